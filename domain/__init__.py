@@ -1,0 +1,1 @@
+"""The rules, without I/O: time and randomness come in as arguments."""

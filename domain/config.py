@@ -1,0 +1,203 @@
+"""Sluice's settings: one frozen record, parsed strictly from an environment that is handed in.
+
+``gateway_admin/settings.py`` is the only module that reads the real environment; everybody else uses
+``django.conf.settings.SLUICE``, which is a :class:`Config`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+
+class ConfigError(ValueError):
+    """A setting has a value that cannot be used; the message names the setting and what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, each read from ``SLUICE_<NAME>`` (or the file named by ``SLUICE_<NAME>_FILE``).
+
+    Attributes:
+        data_dir: where the database, the broker's files, logs and ready.json live.
+        production: refuse insecure settings; secure cookies and headers on.
+        secret_key: Django's secret; made and kept in the data directory by ``manage.py up``.
+        allowed_hosts: host names the server answers to, comma separated.
+        https: the gateway is reached through TLS: secure cookies, HSTS.
+        database_url: empty for SQLite in the data directory, else ``postgres://...``.
+        redis_url: the Valkey or Redis that holds the ready sets; ``redis://host:port`` without database number.
+        ready_db: database number of the ready sets.
+        broker_db: database number of Celery's queues.
+        engine: "vllm" or "simulator".
+        model: Hugging Face id or path of the model; "smollm2-135m-instruct" is prepared from its package.
+        served_model: the name that clients use; empty for the last part of ``model``.
+        model_aliases: further names for it, comma separated.
+        models_dir: where prepared models are kept, shared by all instances of this user.
+        dtype: "auto" (float32 on a CPU, the model's own on a GPU), "float32", "bfloat16", "float16".
+        max_model_len: tokens of prompt and answer together; 0 for the model's own.
+        max_num_seqs: sequences an engine runs at once (W4).
+        max_num_batched_tokens: tokens a step (W4).
+        kv_cache_gib: GiB of KV cache on a CPU.
+        sim_profile: the simulator's step-time profile.
+        sim_seed: the simulator's seed.
+        gateway_id: name of this gateway process, unique among the live ones; set by the supervisor.
+        worker_id: name of this worker process, likewise.
+        metrics_port: loopback port of this process's own /metrics; 0 for none.
+        lease_ttl_ms: a worker or gateway silent for longer is taken for dead.
+        heartbeat_ms: how often each says that it lives.
+        probe_interval_s: seconds between two known-answer probes of an engine; 0 for the one at start only.
+        request_timeout_s: total time of one request, queueing included.
+        keep_alive_s: silence after which a stream gets a comment line.
+        max_body_bytes: larger bodies are refused with 413.
+        default_max_tokens: output tokens reserved when the request does not say.
+        snapshot_poll_ms: how often a gateway looks for changed keys and plans.
+        log_level: of the JSON log.
+    """
+
+    data_dir: Path = Path(".sluice")
+    production: bool = False
+    secret_key: str = ""
+    allowed_hosts: tuple[str, ...] = ("*",)
+    https: bool = False
+    database_url: str = ""
+    redis_url: str = "redis://127.0.0.1:6379"
+    ready_db: int = 0
+    broker_db: int = 1
+    engine: str = "vllm"
+    model: str = "smollm2-135m-instruct"
+    served_model: str = ""
+    model_aliases: tuple[str, ...] = ()
+    models_dir: Path = Path("~/.cache/sluice/models")
+    dtype: str = "auto"
+    max_model_len: int = 0
+    max_num_seqs: int = 32
+    max_num_batched_tokens: int = 4096
+    kv_cache_gib: float = 1.0
+    sim_profile: str = "cpu-2core-smollm2"
+    sim_seed: int = 0
+    gateway_id: str = ""
+    worker_id: str = ""
+    metrics_port: int = 0
+    lease_ttl_ms: int = 3000
+    heartbeat_ms: int = 500
+    probe_interval_s: float = 60.0
+    request_timeout_s: float = 600.0
+    keep_alive_s: float = 10.0
+    max_body_bytes: int = 10 * 1024 * 1024
+    default_max_tokens: int = 512
+    snapshot_poll_ms: int = 300
+    log_level: str = "info"
+
+    @property
+    def model_name(self) -> str:
+        """The name that clients use for the model."""
+        return self.served_model or self.model.rstrip("/").rsplit("/", 1)[-1].lower()
+
+    @property
+    def ready_url(self) -> str:
+        """URL of the database of the ready sets."""
+        return f"{self.redis_url.rstrip('/')}/{self.ready_db}"
+
+    @property
+    def broker_url(self) -> str:
+        """URL of Celery's broker."""
+        return f"{self.redis_url.rstrip('/')}/{self.broker_db}"
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "engine": ("vllm", "simulator"),
+    "dtype": ("auto", "float32", "bfloat16", "float16"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+_AT_LEAST: dict[str, float] = {
+    "max_model_len": 0,
+    "max_num_seqs": 1,
+    "max_num_batched_tokens": 16,
+    "kv_cache_gib": 0.05,
+    "ready_db": 0,
+    "broker_db": 0,
+    "metrics_port": 0,
+    "lease_ttl_ms": 500,
+    "heartbeat_ms": 50,
+    "probe_interval_s": 0,
+    "request_timeout_s": 1,
+    "keep_alive_s": 0.1,
+    "max_body_bytes": 1024,
+    "default_max_tokens": 1,
+    "snapshot_poll_ms": 20,
+}
+
+
+def parse_config(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Config:
+    """Build the settings from ``environ``.
+
+    ``SLUICE_X_FILE`` names a file that holds the value of ``SLUICE_X``; ``read_file`` reads it.
+
+    Raises:
+        ConfigError: an unknown ``SLUICE_`` name, a value of the wrong form, or two settings that do not fit.
+    """
+    types: dict[str, Any] = {f.name: f.type for f in fields(Config)}
+    values: dict[str, Any] = {}
+    for key, raw in environ.items():
+        if not key.startswith("SLUICE_"):
+            continue
+        name, text = _read(key, raw, types, read_file)
+        if name in values:
+            raise ConfigError(f"SLUICE_{name.upper()} and SLUICE_{name.upper()}_FILE are both set: keep one.")
+        values[name] = _parse(name, text, types[name])
+    return _checked(Config(**values))
+
+
+def _read(key: str, raw: str, types: Mapping[str, Any], read_file: Callable[[str], str]) -> tuple[str, str]:
+    name = key.removeprefix("SLUICE_").lower()
+    if name in types:
+        return name, raw
+    if name.endswith("_file") and name.removesuffix("_file") in types:
+        try:
+            return name.removesuffix("_file"), read_file(raw).strip()
+        except OSError as error:
+            raise ConfigError(f"{key}: cannot read the file it names: {error.strerror}.") from error
+    raise ConfigError(f"{key} is not a setting of Sluice. See docs/reference/settings.md for those that are.")
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    label = f"SLUICE_{name.upper()}"
+    choices = _CHOICES.get(name)
+    if choices and text not in choices:
+        raise ConfigError(f"{label} must be one of {', '.join(choices)}, not {text!r}.")
+    if kind is bool:
+        return _parse_bool(label, text)
+    if kind in (int, float):
+        return _parse_number(label, name, text, kind)
+    if kind is Path:
+        return Path(text)
+    if get_args(kind):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text
+
+
+def _parse_bool(label: str, text: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise ConfigError(f"{label} must be true or false, not {text!r}.")
+    return known[text.lower()]
+
+
+def _parse_number(label: str, name: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ConfigError(f"{label} must be a number ({kind.__name__}), not {text!r}.") from None
+    least = _AT_LEAST.get(name)
+    if number != number or (least is not None and number < least):
+        raise ConfigError(f"{label} must be at least {least}, not {text}.")
+    return number
+
+
+def _checked(config: Config) -> Config:
+    if config.lease_ttl_ms < 3 * config.heartbeat_ms:
+        raise ConfigError("SLUICE_LEASE_TTL_MS must be at least three times SLUICE_HEARTBEAT_MS.")
+    if config.ready_db == config.broker_db:
+        raise ConfigError("SLUICE_READY_DB and SLUICE_BROKER_DB must differ.")
+    return config

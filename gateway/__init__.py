@@ -1,0 +1,1 @@
+"""The data plane: OpenAI-shaped endpoints and the journey of a request."""

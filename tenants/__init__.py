@@ -1,0 +1,1 @@
+"""Tenants, plans, keys, quotas and usage."""

@@ -1,0 +1,1 @@
+"""Trace colouring: the ids that travel with a request, logs and metrics."""

@@ -1,0 +1,1 @@
+"""The Celery side: ready set, claims, engines, token stream, settlement."""

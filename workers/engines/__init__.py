@@ -1,0 +1,1 @@
+"""Engines behind one port: ``vllm`` (real) and ``simulator`` (a model of one)."""

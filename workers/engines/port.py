@@ -1,0 +1,139 @@
+"""The engine port: what a worker asks of an engine, whatever the engine is.
+
+Every engine passes ``tests/contract/test_engine_port.py``.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from domain.usage import Usage
+
+Endpoint = Literal["chat", "completions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One item as the engine gets it.
+
+    Attributes:
+        request_id: the RequestID (36 characters, UUID); answers carry ``chatcmpl-<id>`` or ``cmpl-<id>``.
+        endpoint: which OpenAI endpoint the body belongs to.
+        body: the client's JSON body (bytes), already validated by the gateway.
+        stream: the client asked for a stream.
+        priority: lower runs earlier.
+        cache_salt: 32 hex characters, one per tenant: equal salts share prefixes in the KV cache.
+        delivered_text: what earlier attempts already delivered (only for one plain-text choice): the engine goes
+            on from there and never repeats it.
+        delivered_tokens: tokens in ``delivered_text``; they count in the usage and against ``max_tokens``.
+        trace_headers: W3C trace context for the engine's own spans.
+    """
+
+    request_id: str
+    endpoint: Endpoint
+    body: bytes
+    stream: bool
+    priority: int = 10
+    cache_salt: str = ""
+    delivered_text: str = ""
+    delivered_tokens: int = 0
+    trace_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One piece of the answer.
+
+    A stream yields one frame for each OpenAI chunk object; a unary job yields exactly one frame, the whole answer.
+    ``data`` is the JSON object alone (UTF-8 bytes): no ``data:`` prefix, no ``[DONE]``. The chunk with usage
+    (``choices: []``) is yielded only if the body asked for it with ``stream_options.include_usage``.
+    ``usage`` is cumulative: what the request cost up to and including this frame.
+    """
+
+    data: bytes
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the engine can take now: sequences free of ``max_num_seqs``, KV blocks free of ``kv_blocks``."""
+
+    free_seqs: int
+    max_num_seqs: int
+    free_kv_blocks: int
+    kv_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What the engine is.
+
+    Attributes:
+        engine: "vllm" or "simulator".
+        model: the served name.
+        version: semantic version + "-" + 12 hex characters of the hash of the model's and the engine's configuration.
+        dtype: "float32", "bfloat16", ...
+        max_model_len: tokens of prompt and answer together.
+        details: anything worth showing to an operator (bounded, JSON-able).
+    """
+
+    engine: str
+    model: str
+    version: str
+    dtype: str
+    max_model_len: int
+    max_num_seqs: int
+    details: dict[str, Any]
+
+
+class RequestRejected(Exception):
+    """The engine refused this request; nobody else is affected and a retry would not help.
+
+    ``error`` is the inside of OpenAI's error object: message, type, param, code.
+    """
+
+    def __init__(self, status: int, error: dict[str, Any]) -> None:
+        super().__init__(error.get("message", ""))
+        self.status = status
+        self.error = error
+
+
+class RequestFailed(Exception):
+    """The engine failed this request though it lives on; the request may be tried again."""
+
+
+class EngineDead(Exception):
+    """The engine is gone: nothing runs on it until it is started anew."""
+
+
+class Engine(Protocol):
+    """One engine. All methods run on the engine's own event loop."""
+
+    async def start(self) -> EngineInfo:
+        """Load the model and get ready to run; returns what was loaded.
+
+        Raises:
+            EngineDead: it could not start; the message says why.
+        """
+
+    async def probe(self) -> None:
+        """Prove with a known answer that the engine computes what it should.
+
+        Raises:
+            EngineDead: it answers wrongly, or does not answer in time; the message says what was expected.
+        """
+
+    def room(self) -> Room:
+        """What can be taken now; never blocks."""
+
+    def run(self, job: Job) -> AsyncIterator[Frame]:
+        """Run one job; closing the iterator (or cancelling its task) aborts it in the engine.
+
+        Raises:
+            RequestRejected: the body is wrong for this model (over-long prompt, unsupported field, ...).
+            RequestFailed: this request failed, others go on.
+            EngineDead: the engine is gone.
+        """
+
+    async def stop(self) -> None:
+        """Stop and leave nothing behind; safe to call twice."""

@@ -1,0 +1,1 @@
+"""The ready set: where admitted items wait, in fair order, until an engine has room."""
