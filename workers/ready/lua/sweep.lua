@@ -1,0 +1,56 @@
+-- Put right what the dead left behind: items of dead workers, of dead gateways, and those that waited too long.
+-- ARGV: 1 ms during which no other sweep runs  2 most items to touch
+-- Returns {items lost by workers, items of dead gateways ended, items expired}, or nil if another sweep was just here.
+if not redis.call('SET', 'sl:sweep', '1', 'NX', 'PX', ARGV[1]) then return nil end
+local now, budget = now_ms(), tonumber(ARGV[2])
+local lost, ended, expired = 0, 0, 0
+
+local function bury_worker(wid)
+  for _, rid in ipairs(redis.call('SRANDMEMBER', 'sl:held:' .. wid, budget - lost)) do
+    local item = load_item(rid)
+    if item and item.state == 'leased' and item.owner == wid then lose_item(rid, item, 'worker_lost') end
+    redis.call('SREM', 'sl:held:' .. wid, rid)
+    lost = lost + 1
+  end
+  if redis.call('SCARD', 'sl:held:' .. wid) > 0 then return end
+  redis.call('SREM', 'sl:workers', wid)
+  redis.call('DEL', 'sl:ctl:' .. wid)
+end
+
+local function unroom(wid)
+  for _, key in ipairs(redis.call('SMEMBERS', 'sl:models')) do redis.call('HDEL', 'sl:room:' .. key, wid) end
+end
+
+local function end_item(rid, item)
+  if item.state == 'leased' and redis.call('EXISTS', 'sl:worker:' .. item.owner) == 1 then
+    redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', '*', 'abort', rid, 'outcome', 'gateway_lost', 'status', 499, 'code', 'gateway_lost')
+    return
+  end
+  if item.owner then redis.call('SREM', 'sl:held:' .. item.owner, rid) end
+  unready(rid, item)
+  close_item(rid, item, 'gateway_lost', 499, 'gateway_lost', {0, 0, tonumber(item.text_tokens or 0)}, now)
+end
+
+local function bury_gateway(gid)
+  local items = 'sl:gwitems:' .. gid
+  for _, rid in ipairs(redis.call('SRANDMEMBER', items, budget - ended)) do
+    local item = load_item(rid)
+    if item then end_item(rid, item) else redis.call('SREM', items, rid) end
+    ended = ended + 1
+  end
+  redis.call('DEL', 'sl:out:' .. gid)
+  if redis.call('SCARD', items) == 0 then redis.call('SREM', 'sl:gateways', gid) end
+end
+
+for _, wid in ipairs(redis.call('SMEMBERS', 'sl:workers')) do
+  if redis.call('EXISTS', 'sl:worker:' .. wid) == 0 then unroom(wid); bury_worker(wid) end
+end
+for _, gid in ipairs(redis.call('SMEMBERS', 'sl:gateways')) do
+  if redis.call('EXISTS', 'sl:gateway:' .. gid) == 0 then bury_gateway(gid) end
+end
+for _, rid in ipairs(redis.call('ZRANGEBYSCORE', 'sl:deadlines', '-inf', now, 'LIMIT', 0, budget)) do
+  local item = load_item(rid)
+  if item and item.state == 'ready' then expire_item(rid, item, now); expired = expired + 1
+  else redis.call('ZREM', 'sl:deadlines', rid) end
+end
+return {lost, ended, expired}

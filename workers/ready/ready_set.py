@@ -1,0 +1,152 @@
+"""The ready set over Redis: every step of an item's life is one atomic script."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from redis.asyncio import Redis
+
+from domain.qos import POLICIES, QosClass
+from domain.usage import Usage
+from workers.ready import scripts
+from workers.ready.item import Admitted, Claim, Ending, NewItem, Refused, decode_claimed
+
+EMPTY = b""
+
+
+class Pipeline(Protocol):
+    """The part of a redis-py pipeline that is used here."""
+
+    def evalsha(self, sha: str, numkeys: int, *args: Any) -> Any:
+        """Queue a script."""
+
+
+def _or_empty(limit: int | None) -> int | bytes:
+    return EMPTY if limit is None else limit
+
+
+def admit_arguments(item: NewItem) -> list[Any]:
+    """The arguments of ``admit.lua`` for one item."""
+    policy = POLICIES[item.qos_class]
+    return [
+        item.request_id,
+        _or_empty(item.requests_per_minute),
+        _or_empty(item.tokens_per_minute),
+        _or_empty(item.max_concurrent),
+        item.reserve_tokens,
+        policy.max_waiting,
+        policy.queue_deadline_ms,
+        item.cost,
+        item.weight,
+        item.body,
+        *("tenant", item.tenant, "tenant_id", item.tenant_id, "key_id", item.key_id),
+        *("model", item.model, "class", item.qos_class.value, "gw", item.gateway_id),
+        *("endpoint", item.endpoint, "stream", int(item.stream), "salt", item.cache_salt),
+        *("prio", policy.engine_priority, "seqs", item.sequences, "trace", item.traceparent),
+        *("max_retries", policy.max_retries),
+    ]
+
+
+class ReadySet:
+    """All that gateways and workers do to items. Every method is one round trip.
+
+    Raises (all methods): ``redis.exceptions.RedisError`` when Redis does not answer.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self._scripts = {name: redis.register_script(scripts.source(name)) for name in scripts.NAMES}
+
+    async def load(self) -> None:
+        """Put all scripts into Redis, so that pipelines can name them by hash."""
+        for script in self._scripts.values():
+            await self.redis.script_load(script.script)
+
+    async def admit(self, item: NewItem) -> Admitted | Refused:
+        """Reserve the tenant's quota and put the item in; a repeated call admits once."""
+        reply = await self._run("admit", *admit_arguments(item))
+        if reply[0] == b"no":
+            return Refused(reply[1].decode(), int(reply[2]), int(reply[3]), int(reply[4]))
+        ring, requests_left, requests_ms, tokens_left, tokens_ms = (int(part) for part in reply[1:])
+        return Admitted(
+            bool(ring),
+            requests_left if requests_left >= 0 else None,
+            requests_ms,
+            tokens_left if tokens_left >= 0 else None,
+            tokens_ms,
+        )
+
+    async def claim(
+        self, worker_id: str, model: str, free: int, batch_id: str, *, idle: bool, reserves: Mapping[QosClass, int]
+    ) -> Claim | None:
+        """Take up to ``free`` sequences in fair order; None if this worker was taken for dead."""
+        classes = [part for qos_class, leave in reserves.items() for part in (qos_class.value, leave)]
+        reply = await self._run("claim", worker_id, model, free, batch_id, int(idle), *classes)
+        if reply[0] == b"dead":
+            return None
+        flat = reply[1]
+        items = tuple(decode_claimed(*flat[i : i + 3]) for i in range(0, len(flat), 3))
+        return Claim(items, int(reply[2]), reply[3].decode())
+
+    def queue_finish(
+        self,
+        pipeline: Pipeline,
+        item_ids: tuple[str, str, int],
+        ending: Ending,
+        version: str,
+        event: bytes,
+        room: tuple[str, int],
+    ) -> None:
+        """Queue the end of an item on a pipeline.
+
+        Args:
+            pipeline: where to queue it.
+            item_ids: request id, worker id, attempt.
+            ending: how it ended.
+            version: the model version that answered.
+            event: the packed event that tells the gateway.
+            room: model, and the sequences that are free from now on.
+        """
+        usage = ending.usage
+        first = EMPTY if ending.first_token_ms is None else ending.first_token_ms
+        pipeline.evalsha(
+            self._scripts["finish"].sha,
+            0,
+            *item_ids,
+            *(ending.outcome, ending.status, ending.code),
+            *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, first, version, event),
+            *room,
+        )
+
+    async def lose(self, request_id: str, worker_id: str, attempt: int, cause: str) -> bool:
+        """Give an item back that this worker cannot finish."""
+        return bool(await self._run("lose", request_id, worker_id, attempt, cause))
+
+    async def requeue(self, request_id: str, gateway_id: str, attempt: int, text: str, tokens: int) -> str:
+        """Put a lost item back with what was delivered: "ring", "ready", "spent" or "gone"."""
+        reply = await self._run("requeue", request_id, gateway_id, attempt, text, tokens)
+        state: str = reply[0].decode()
+        return "ring" if state == "ready" and int(reply[1]) else state
+
+    async def cancel(self, request_id: str, outcome: str, status: int, code: str, usage: Usage) -> str:
+        """End an item from the gateway's side: "closed", "aborting" or "gone"."""
+        reply = await self._run(
+            "cancel",
+            *(request_id, outcome, status, code),
+            *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
+        )
+        return str(reply.decode())
+
+    async def gateway_beat(self, gateway_id: str, lease_ms: int) -> bool:
+        """Renew a gateway's lease; False if Redis did not know it (first beat, or taken for dead)."""
+        return bool(await self._run("gateway_beat", gateway_id, lease_ms))
+
+    async def _run(self, name: str, *args: Any) -> Any:
+        return await self._scripts[name](args=args)
+
+
+def worker_state_arguments(
+    worker_id: str, lease_ms: int, first: bool, model: str, free: int, classes: Sequence[str], state: Mapping[str, Any]
+) -> list[Any]:
+    """The arguments of ``worker_beat.lua``."""
+    flat = [part for name, value in state.items() for part in (name, value)]
+    return [worker_id, lease_ms, int(first), model, free, ",".join(classes), *flat]
