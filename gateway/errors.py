@@ -1,0 +1,263 @@
+"""What a client is told when it gets no answer: OpenAI's error object, and the one table behind it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from domain.outcome import Outcome
+
+
+class Refusal(StrEnum):
+    """Why there is no answer; safe as a metric label, and sent to the client as ``error.reason``."""
+
+    INVALID_BODY = "invalid_body"
+    INVALID_HEADER = "invalid_header"
+    BODY_TOO_LARGE = "body_too_large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    UNKNOWN_PATH = "unknown_path"
+    KEY_MISSING = "key_missing"
+    KEY_UNKNOWN = "key_unknown"
+    KEY_REVOKED = "key_revoked"
+    KEY_EXPIRED = "key_expired"
+    TENANT_DISABLED = "tenant_disabled"
+    MODEL_NOT_FOUND = "model_not_found"
+    MODEL_NOT_ALLOWED = "model_not_allowed"
+    REQUESTS_PER_MINUTE = "requests_per_minute"
+    TOKENS_PER_MINUTE = "tokens_per_minute"
+    CONCURRENCY = "concurrency"
+    QUEUE_FULL = "queue_full"
+    TTL = "ttl"
+    NO_BACKEND = "no_backend"
+    STORE_UNAVAILABLE = "store_unavailable"
+    STOPPING = "stopping"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    ENGINE_FAILED = "engine_failed"
+    TIMEOUT = "timeout"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table: how a refusal looks to the client.
+
+    Attributes:
+        status: HTTP status.
+        type: ``error.type``, OpenAI's coarse class of errors.
+        code: ``error.code``, what a program should look at.
+        message: the sentence sent when the caller has none of its own; it says what to change.
+        retry_after_ms: when to come back, if the caller does not know better; None for "do not".
+    """
+
+    status: int
+    type: str
+    code: str | None
+    message: str
+    retry_after_ms: int | None = None
+
+
+_INVALID, _LIMIT, _SERVER = "invalid_request_error", "rate_limit_error", "server_error"
+
+TABLE: dict[Refusal, Entry] = {
+    Refusal.INVALID_BODY: Entry(400, _INVALID, None, "The body is not a valid request for this endpoint."),
+    Refusal.INVALID_HEADER: Entry(400, _INVALID, "invalid_header", "A header of the request is malformed or repeated."),
+    Refusal.BODY_TOO_LARGE: Entry(413, _INVALID, "request_too_large", "The body is too large. Send a shorter one."),
+    Refusal.UNSUPPORTED_MEDIA_TYPE: Entry(
+        415, _INVALID, "unsupported_media_type", "Send the body as JSON, with 'Content-Type: application/json'."
+    ),
+    Refusal.METHOD_NOT_ALLOWED: Entry(405, _INVALID, "method_not_allowed", "This path does not take that method."),
+    Refusal.UNKNOWN_PATH: Entry(404, _INVALID, "unknown_url", "There is nothing at this path."),
+    Refusal.KEY_MISSING: Entry(
+        401,
+        _INVALID,
+        "missing_api_key",
+        "You didn't provide an API key. Send it in the header 'Authorization: Bearer YOUR_KEY'.",
+    ),
+    Refusal.KEY_UNKNOWN: Entry(401, _INVALID, "invalid_api_key", "Incorrect API key provided. Check the key."),
+    Refusal.KEY_REVOKED: Entry(401, _INVALID, "invalid_api_key", "This API key was revoked. Use another key."),
+    Refusal.KEY_EXPIRED: Entry(401, _INVALID, "invalid_api_key", "This API key has expired. Use a newer key."),
+    Refusal.TENANT_DISABLED: Entry(
+        403, "permission_error", "account_deactivated", "This key's tenant is disabled. Ask the operator to enable it."
+    ),
+    Refusal.MODEL_NOT_FOUND: Entry(
+        404, _INVALID, "model_not_found", "The model does not exist. GET /v1/models lists those that do."
+    ),
+    Refusal.MODEL_NOT_ALLOWED: Entry(
+        403, _INVALID, "model_not_allowed", "Your plan does not include this model. GET /v1/models lists those it does."
+    ),
+    Refusal.REQUESTS_PER_MINUTE: Entry(
+        429, _LIMIT, "rate_limit_exceeded", "Your plan's requests per minute are used up. Come back later.", 1_000
+    ),
+    Refusal.TOKENS_PER_MINUTE: Entry(
+        429, _LIMIT, "rate_limit_exceeded", "Your plan's tokens per minute are used up. Come back later.", 1_000
+    ),
+    Refusal.CONCURRENCY: Entry(
+        429, _LIMIT, "rate_limit_exceeded", "Too many of your requests run at once. Wait for one to finish.", 1_000
+    ),
+    Refusal.QUEUE_FULL: Entry(
+        429, _LIMIT, "queue_full", "Too many requests of this class are waiting. Come back later.", 1_000
+    ),
+    Refusal.TTL: Entry(
+        429, _LIMIT, "queue_deadline", "The request waited longer than its class allows and was not run.", 1_000
+    ),
+    Refusal.NO_BACKEND: Entry(
+        503, _SERVER, "no_backend", "No engine serves this model at the moment. Come back shortly.", 2_000
+    ),
+    Refusal.STORE_UNAVAILABLE: Entry(
+        503, _SERVER, "service_unavailable", "The gateway cannot check limits at the moment. Come back shortly.", 1_000
+    ),
+    Refusal.STOPPING: Entry(
+        503, _SERVER, "service_unavailable", "This gateway is shutting down. Send the request again.", 1_000
+    ),
+    Refusal.REJECTED: Entry(400, _INVALID, None, "The model cannot take this request."),
+    Refusal.CANCELLED: Entry(499, _INVALID, "cancelled", "The client closed the connection."),
+    Refusal.ENGINE_FAILED: Entry(
+        502, "upstream_error", "engine_failed", "The engine failed while it ran this request. Send it again."
+    ),
+    Refusal.TIMEOUT: Entry(
+        504, "upstream_error", "timeout", "The request ran longer than is allowed. Ask for fewer tokens."
+    ),
+    Refusal.INTERNAL: Entry(
+        500, _SERVER, "internal_error", "The gateway failed on this request. Send it again, or report its x-request-id."
+    ),
+}
+
+OUTCOMES: dict[Outcome, Refusal] = {
+    Outcome.CANCELLED: Refusal.CANCELLED,
+    Outcome.REJECTED: Refusal.REJECTED,
+    Outcome.EXPIRED: Refusal.TTL,
+    Outcome.FAILED: Refusal.ENGINE_FAILED,
+    Outcome.TIMEOUT: Refusal.TIMEOUT,
+    Outcome.GATEWAY_LOST: Refusal.INTERNAL,
+}
+
+_KEY_REFUSALS: dict[str, Refusal] = {
+    "unknown": Refusal.KEY_UNKNOWN,
+    "revoked": Refusal.KEY_REVOKED,
+    "expired": Refusal.KEY_EXPIRED,
+    "disabled": Refusal.TENANT_DISABLED,
+}
+
+
+class ApiError(Exception):
+    """An error as the client sees it.
+
+    Attributes:
+        status: HTTP status.
+        message: a sentence for a person; it says what to change.
+        type: OpenAI's class of errors.
+        param: path of the field at fault in the body, such as ``messages[0].role``.
+        code: for programs.
+        reason: which row of the table this is; None where ``code`` says all.
+        headers: further response headers, lower-case names.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = _INVALID,  # noqa: A002 - the name of the field in OpenAI's error object
+        param: str | None = None,
+        code: str | None = None,
+        reason: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = type
+        self.param = param
+        self.code = code
+        self.reason = reason
+        self.headers = dict(headers or {})
+
+    def error(self) -> dict[str, str | None]:
+        """The inside of the error object: message, type, param, code and, where known, reason."""
+        inside = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return inside | {"reason": self.reason} if self.reason else inside
+
+    def body(self) -> bytes:
+        """The error object as JSON (UTF-8)."""
+        return msgspec.json.encode({"error": self.error()})
+
+
+def refuse(
+    why: Refusal,
+    message: str | None = None,
+    *,
+    param: str | None = None,
+    retry_after_ms: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ApiError:
+    """Make the error for one row of the table.
+
+    Every 429 and 503 says when to come back; ``retry_after_ms`` is the caller's better knowledge of it.
+    """
+    entry = TABLE[why]
+    wait_ms = entry.retry_after_ms if retry_after_ms is None else retry_after_ms
+    extra = dict(headers or {}) | (retry_headers(wait_ms) if wait_ms is not None else {})
+    if entry.status in (405, 499):
+        extra.setdefault("x-should-retry", "false")
+    return ApiError(
+        entry.status,
+        message or entry.message,
+        type=entry.type,
+        param=param,
+        code=entry.code,
+        reason=why.value,
+        headers=extra,
+    )
+
+
+def retry_headers(wait_ms: int) -> dict[str, str]:
+    """``retry-after`` in whole seconds, never below 1, beside the exact ``retry-after-ms``."""
+    return {"retry-after": str(max(1, math.ceil(wait_ms / 1000))), "retry-after-ms": str(max(1, wait_ms))}
+
+
+def outcome_error(outcome: Outcome, message: str | None = None) -> ApiError:
+    """The error for a request that was admitted and ended without a full answer.
+
+    Raises:
+        KeyError: the outcome is ``COMPLETED``, which is no error.
+    """
+    return refuse(OUTCOMES[outcome], message)
+
+
+def rejected(status: int, error: Mapping[str, object]) -> ApiError:
+    """The error for a body that the engine refused; ``error`` is the inside of an OpenAI error object."""
+
+    def text(name: str) -> str | None:
+        value = error.get(name)
+        return None if value is None else str(value)
+
+    return ApiError(
+        status if 400 <= status < 500 else 400,
+        text("message") or TABLE[Refusal.REJECTED].message,
+        type=_INVALID,
+        param=text("param"),
+        code=None if text("code") in (None, str(status)) else text("code"),
+        reason=Refusal.REJECTED.value,
+    )
+
+
+def key_refused(reason: str, api_key: str) -> ApiError:
+    """The error for a key that a snapshot refused; the message never shows more than the key's ends.
+
+    Raises:
+        KeyError: a reason other than unknown, revoked, expired, disabled.
+    """
+    why = _KEY_REFUSALS[reason]
+    if why is not Refusal.KEY_UNKNOWN:
+        return refuse(why)
+    return refuse(why, f"Incorrect API key provided: {mask_key(api_key)}. Check the key, or ask your operator for one.")
+
+
+def mask_key(api_key: str) -> str:
+    """A key cut to what may be shown: printable ASCII, at most its first 3 and last 4 characters."""
+    shown = "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "?" for c in api_key[:3] + api_key[-4:])
+    return f"{shown[:3]}***{shown[3:]}" if len(api_key) >= 16 else "***"

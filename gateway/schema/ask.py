@@ -1,0 +1,29 @@
+"""What the gateway itself needs to know of a request."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A valid request, reduced to what admission and relay decide on; the engine gets the body itself.
+
+    Attributes:
+        endpoint: which OpenAI endpoint.
+        model: the name as the client wrote it.
+        stream: answer as server-sent events.
+        include_usage: the stream ends with a chunk of token counts.
+        service_tier: one of ``domain.qos.SERVICE_TIERS``, or None.
+        max_tokens: output tokens of one choice at most; None if the client set no bound.
+        choices: answers that the engine makes: ``n`` times the number of prompts.
+        prompt_bytes: UTF-8 bytes of all text that becomes prompt, tool definitions included; a token id counts 4.
+    """
+
+    endpoint: Literal["chat", "completions"]
+    model: str
+    stream: bool
+    include_usage: bool
+    service_tier: str | None
+    max_tokens: int | None
+    choices: int
+    prompt_bytes: int

@@ -1,0 +1,120 @@
+"""The messages of a chat."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from gateway.schema.fields import Shape, ToolName
+
+
+class CacheBreakpoint(Shape):
+    """A hint about prompt caching; the engine caches prefixes by itself."""
+
+    mode: str
+    ttl: str | None = None
+
+
+class TextPart(Shape, tag_field="type", tag="text"):
+    """A piece of text."""
+
+    text: str
+    prompt_cache_breakpoint: CacheBreakpoint | None = None
+
+
+class RefusalPart(Shape, tag_field="type", tag="refusal"):
+    """An earlier refusal of the model."""
+
+    refusal: str
+
+
+TextParts = Annotated[list[TextPart], Meta(min_length=1)]
+
+
+class System(Shape, tag_field="role", tag="system"):
+    """Instructions."""
+
+    content: str | TextParts
+    name: str | None = None
+
+
+class Developer(Shape, tag_field="role", tag="developer"):
+    """Instructions, by their newer name."""
+
+    content: str | TextParts
+    name: str | None = None
+
+
+class User(Shape, tag_field="role", tag="user"):
+    """What the user says."""
+
+    content: str | TextParts
+    name: str | None = None
+
+
+class CalledFunction(Shape):
+    """A function that the model called, arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Shape, tag_field="type", tag="function"):
+    """A call that the model made earlier."""
+
+    id: str
+    function: CalledFunction
+    index: int | None = None
+
+
+class AudioReference(Shape):
+    """Names an earlier spoken answer; text models have none."""
+
+    id: str
+
+
+class Assistant(Shape, tag_field="role", tag="assistant"):
+    """What the model said earlier. The fields are those of an answer, so that it can be sent back as it came."""
+
+    content: str | Annotated[list[TextPart | RefusalPart], Meta(min_length=1)] | None = None
+    name: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: CalledFunction | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    annotations: list[object] | None = None
+    audio: AudioReference | None = None
+
+
+class Tool(Shape, tag_field="role", tag="tool"):
+    """What a called tool answered."""
+
+    content: str | TextParts
+    tool_call_id: str
+    name: str | None = None
+
+
+class Function(Shape, tag_field="role", tag="function"):
+    """What a called function answered, in the older form."""
+
+    content: str | None
+    name: ToolName
+
+
+Message = System | Developer | User | Assistant | Tool | Function
+
+
+def text_bytes(message: Message) -> int:
+    """UTF-8 bytes of a message that become prompt."""
+    content = message.content
+    if isinstance(content, str):
+        size = len(content.encode())
+    else:
+        size = sum(len(_text(part).encode()) for part in content or ())
+    if isinstance(message, Assistant):
+        size += sum(len(call.function.arguments.encode()) for call in message.tool_calls or ())
+    return size
+
+
+def _text(part: TextPart | RefusalPart) -> str:
+    return part.text if isinstance(part, TextPart) else part.refusal

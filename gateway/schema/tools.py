@@ -1,0 +1,38 @@
+"""Tools that the model may call."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from gateway.schema.fields import Shape, ToolName
+
+
+class FunctionDefinition(Shape):
+    """A function and the JSON schema of its arguments."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Shape, tag_field="type", tag="function"):
+    """A function as a tool."""
+
+    function: FunctionDefinition
+
+
+class NamedFunction(Shape):
+    """A function by name."""
+
+    name: ToolName
+
+
+class NamedTool(Shape, tag_field="type", tag="function"):
+    """The tool that the model must call."""
+
+    function: NamedFunction
+
+
+Tools = Annotated[list[FunctionTool], Meta(min_length=1, max_length=128)]
+ToolChoice = Literal["none", "auto", "required"] | NamedTool
