@@ -1,0 +1,33 @@
+"""Prometheus figures. Label sets are bounded: class, model, outcome, reason; never a tenant's or a request's name."""
+
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+requests = Counter("sluice_requests_total", "Requests that ended, by how.", ["model", "qos_class", "outcome"])
+refusals = Counter("sluice_refusals_total", "Requests refused before they were admitted.", ["reason"])
+first_token = Histogram("sluice_time_to_first_token_seconds", "Arrival to first frame.", ["qos_class"], buckets=SECONDS)
+duration = Histogram("sluice_request_duration_seconds", "Arrival to end.", ["qos_class"], buckets=SECONDS)
+in_flight = Gauge("sluice_requests_in_flight", "Connections that wait for an answer.")
+rings = Counter("sluice_tickets_published_total", "Celery messages published.", ["qos_class"])
+ring_failures = Counter("sluice_ticket_failures_total", "Tickets that the broker did not take; the workers look anyway.")
+
+queue_wait = Histogram("sluice_queue_wait_seconds", "Admission to claim.", ["qos_class"], buckets=SECONDS)
+batch_size = Histogram(
+    "sluice_batch_items", "Items of one claim.", ["trigger"], buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256)
+)
+running = Gauge("sluice_items_running", "Items on this worker's engine.")
+tokens = Counter("sluice_tokens_total", "Tokens by kind.", ["model", "kind"])
+retries = Counter("sluice_rollbacks_total", "Items that went back to the ready set.", ["cause"])
+engine_up = Gauge("sluice_engine_ready", "1 while this worker's engine is in service.")
+probe_failures = Counter("sluice_probe_failures_total", "Known-answer probes that failed.")
+
+settled = Counter("sluice_settled_total", "Usage rows written.")
+settle_doubles = Counter("sluice_settle_doubles_total", "Settlements that had been written before.")
+swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
+
+
+def serve(port: int) -> None:
+    """Answer ``/metrics`` on a loopback port of this process's own; 0 for not at all."""
+    if port:
+        start_http_server(port, addr="127.0.0.1")

@@ -1,0 +1,36 @@
+"""What travels from workers to gateways: lists of events, packed with msgpack.
+
+An event is a list: request id, attempt, sequence number, kind, and what the kind carries:
+
+====  =====================================================================
+kind  carries
+====  =====================================================================
+F     one frame: JSON bytes, prompt tokens, completion tokens so far
+D     the end of a complete answer: prompt, cached, completion tokens
+E     the end with an error: outcome, HTTP status, the inside of the error object as JSON bytes (may be empty)
+L     the engine was lost: cause. The attempt is the next one.
+====  =====================================================================
+
+The sequence number counts an attempt's frames from 0 (and is -1 on what is not a frame), so that a message sent twice
+is seen once and a missing one is noticed.
+"""
+
+from typing import Any
+
+import msgpack
+
+Event = list[Any]
+
+FRAME, DONE, ERROR, LOST = b"F", b"D", b"E", b"L"
+
+
+def pack(events: list[Event]) -> bytes:
+    """Pack events for one message."""
+    packed: bytes = msgpack.packb(events, use_bin_type=False)
+    return packed
+
+
+def unpack(message: bytes) -> list[Event]:
+    """Unpack one message; all text stays bytes."""
+    events: list[Event] = msgpack.unpackb(message, raw=True, use_list=True)
+    return events or []
