@@ -1,0 +1,1 @@
+"""Models as engines need them: a directory with weights, tokenizer, manifest and known answers."""
