@@ -1,0 +1,1 @@
+"""A model of an inference engine: KV blocks, scheduler, step times, answers. No clock and no randomness of its own."""
