@@ -42,6 +42,7 @@ class Config:
         sim_seed: the simulator's seed.
         gateway_id: name of this gateway process, unique among the live ones; set by the supervisor.
         worker_id: name of this worker process, likewise.
+        flower_url: address of Flower as operators reach it, linked from the admin; empty for no link.
         metrics_port: loopback port of this process's own /metrics; 0 for none.
         lease_ttl_ms: a worker or gateway silent for longer is taken for dead.
         heartbeat_ms: how often each says that it lives.
@@ -77,6 +78,7 @@ class Config:
     sim_seed: int = 0
     gateway_id: str = ""
     worker_id: str = ""
+    flower_url: str = ""
     metrics_port: int = 0
     lease_ttl_ms: int = 3000
     heartbeat_ms: int = 500

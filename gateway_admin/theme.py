@@ -1,0 +1,80 @@
+"""Looks and navigation of the operators' admin: the settings of the Unfold theme."""
+
+from typing import Any
+
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+from django.utils.translation import gettext_lazy as _
+
+from domain.config import Config
+
+_PRIMARY = {
+    "50": "oklch(98.4% .014 180.7)",
+    "100": "oklch(95.3% .051 180.8)",
+    "200": "oklch(91% .096 180.4)",
+    "300": "oklch(85.5% .138 181.1)",
+    "400": "oklch(77.7% .152 181.9)",
+    "500": "oklch(60% .118 184.7)",
+    "600": "oklch(51.1% .096 186.4)",
+    "700": "oklch(43.7% .078 188.2)",
+    "800": "oklch(38.6% .063 188.4)",
+    "900": "oklch(33% .053 188.2)",
+    "950": "oklch(27.7% .046 192.5)",
+}
+
+
+def theme(config: Config) -> dict[str, Any]:
+    """Return the value of Django's setting ``UNFOLD``."""
+    return {
+        "SITE_TITLE": "Sluice",
+        "SITE_HEADER": "Sluice",
+        "SITE_SUBHEADER": _("One engine, many tenants"),
+        "SITE_SYMBOL": "water",
+        "SITE_URL": None,
+        "SHOW_HISTORY": True,
+        "SHOW_VIEW_ON_SITE": False,
+        "SHOW_LANGUAGES": True,
+        "SHOW_BACK_BUTTON": True,
+        "DASHBOARD_CALLBACK": "gateway_admin.dashboard.dashboard",
+        "LOGIN": {"form": "gateway_admin.login.LoginForm"},
+        "STYLES": [lambda request: static("sluice/admin.css")],
+        "COLORS": {"primary": _PRIMARY},
+        "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": _navigation(config)},
+    }
+
+
+def _navigation(config: Config) -> list[dict[str, Any]]:
+    flower = [_item(_("Flower (batches)"), "local_florist", config.flower_url)] if config.flower_url else []
+    return [
+        {
+            "title": _("Watch"),
+            "items": [
+                _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
+                _item(_("Engines and queues"), "monitoring", reverse_lazy("engines")),
+                _item(_("Usage"), "receipt_long", reverse_lazy("admin:tenants_usagerecord_changelist")),
+                *flower,
+            ],
+        },
+        {
+            "title": _("Who may do what"),
+            "separator": True,
+            "items": [
+                _item(_("Tenants"), "groups", reverse_lazy("admin:tenants_tenant_changelist")),
+                _item(_("API keys"), "key", reverse_lazy("admin:tenants_apikey_changelist")),
+                _item(_("Plans"), "speed", reverse_lazy("admin:tenants_plan_changelist")),
+            ],
+        },
+        {
+            "title": _("System"),
+            "separator": True,
+            "items": [
+                _item(_("Operators"), "person", reverse_lazy("admin:auth_user_changelist")),
+                _item(_("Groups"), "shield_person", reverse_lazy("admin:auth_group_changelist")),
+                _item(_("API reference"), "api", reverse_lazy("schema-docs")),
+            ],
+        },
+    ]
+
+
+def _item(title: Any, icon: str, link: Any) -> dict[str, Any]:
+    return {"title": title, "icon": icon, "link": link}

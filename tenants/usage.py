@@ -1,0 +1,93 @@
+"""Writing what requests used: once per request, however often it is told."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, connection
+from django.db.models import Field
+
+from tenants.models import UsageRecord
+
+_ROWS_PER_STATEMENT = 500
+"""Times 23 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one settled request used; the fields are those of :class:`~tenants.models.UsageRecord`.
+
+    Attributes:
+        request_id: the request's UUID, the row's identity.
+        prompt_tokens, cached_tokens, completion_tokens: tokens; the cached ones are part of the prompt.
+        retry_attempt: how often the request was run again.
+        admitted_at, claimed_at, first_token_at, finished_at: aware times; None for what never happened.
+    """
+
+    request_id: str
+    tenant_id: int
+    key_id: int
+    model: str
+    model_version: str
+    qos_class: str
+    endpoint: str
+    stream: bool
+    outcome: str
+    status: int
+    error_code: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    retry_attempt: int
+    rollback_cause: str
+    batch_id: str
+    worker_id: str
+    gateway_id: str
+    admitted_at: datetime
+    claimed_at: datetime | None
+    first_token_at: datetime | None
+    finished_at: datetime
+
+
+def record_usage(rows: Sequence[UsageRow]) -> int:
+    """Insert ``rows``, ignoring those whose request is already recorded.
+
+    Returns:
+        How many were new.
+
+    Raises:
+        django.db.OperationalError, django.db.InterfaceError: the database does not answer. Some rows may have been
+            written; calling again with the same rows is right. The connection is closed, so the next call opens one.
+    """
+    try:
+        return sum(_insert(part) for part in _parts(rows))
+    except (OperationalError, InterfaceError):
+        if not connection.in_atomic_block:
+            connection.close()
+        raise
+
+
+def _parts(rows: Sequence[UsageRow]) -> Iterator[Sequence[UsageRow]]:
+    for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+        yield rows[start : start + _ROWS_PER_STATEMENT]
+
+
+def _insert(rows: Sequence[UsageRow]) -> int:
+    # Plain SQL, because bulk_create(ignore_conflicts=True) does not tell how many rows were new.
+    columns = _columns()
+    quote = connection.ops.quote_name
+    one = f"({', '.join(['%s'] * len(columns))})"
+    statement = (
+        f"INSERT INTO {quote(UsageRecord._meta.db_table)} ({', '.join(quote(str(f.column)) for f in columns)}) "
+        f"VALUES {', '.join([one] * len(rows))} ON CONFLICT ({quote('request_id')}) DO NOTHING"
+    )
+    values = [f.get_db_prep_save(getattr(row, f.attname), connection) for row in rows for f in columns]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return int(cursor.rowcount)
+
+
+def _columns() -> list["Field[Any, Any]"]:
+    by_attname = {f.attname: f for f in UsageRecord._meta.concrete_fields}
+    return [by_attname[f.name] for f in fields(UsageRow)]
