@@ -3,7 +3,8 @@
 -- Returns {'ready', ring}, {'spent'} when its retries are used up, {'gone'} when it is not this gateway's to put back.
 local rid = ARGV[1]
 local item = load_item(rid)
-if not item or item.state ~= 'lost' or item.gw ~= ARGV[2] or item.attempt ~= ARGV[3] then return {'gone'} end
+if not item or item.gw ~= ARGV[2] or item.attempt ~= ARGV[3] then return {'gone'} end
+if item.state ~= 'lost' then return {'ready', 0} end -- put back already; the first reply was lost on the way
 if tonumber(item.attempt) > tonumber(item.max_retries) then return {'spent'} end
 local deadline = now_ms() + tonumber(item.wait_ms)
 redis.call('HSET', 'sl:item:' .. rid, 'state', 'ready', 'text', ARGV[4], 'text_tokens', ARGV[5], 'deadline', deadline)

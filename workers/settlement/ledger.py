@@ -1,24 +1,19 @@
-"""The settlement worker: turns what ended into usage rows, each request exactly once.
+"""The ledger: turns what ended into usage rows, each request exactly once.
 
-``python -m workers.settlement`` reads the stream ``sl:settle`` as a consumer group. An entry leaves the stream only
+It reads the stream ``sl:settle`` as a consumer group. An entry leaves the stream only
 after its row is in the database; a row that is there already (unique request id) is not written again. So a crash at
 any point loses nothing and doubles nothing. Quota and slots were given back by the script that ended the item.
 """
 
-import signal
-import sys
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import django
-from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from domain.config import Config
 from tenants.usage import UsageRow, record_usage
 from tracing import logs, metrics
 from workers.ready import scripts
@@ -34,7 +29,7 @@ SWEEP_MS = 500
 Entry = tuple[bytes, Mapping[bytes, bytes]]
 
 
-class Settlement:
+class Ledger:
     """Reads, writes, acknowledges; and sweeps, so that the dead are buried even when no worker lives."""
 
     def __init__(self, redis: "Redis", consumer: str = "settlement") -> None:
@@ -132,21 +127,3 @@ def usage_row(fields: Mapping[bytes, bytes]) -> UsageRow:
         first_token_at=moment(b"t_first"),
         finished_at=finished,
     )
-
-
-def main() -> int:
-    """Run the settlement worker until SIGTERM."""
-    config: Config = settings.SLUICE
-    django.setup()
-    logs.configure(config.log_level, "settlement")
-    metrics.serve(config.metrics_port)
-    redis = Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2)
-    settlement = Settlement(redis)
-    signal.signal(signal.SIGTERM, settlement.stop)
-    signal.signal(signal.SIGINT, settlement.stop)
-    settlement.run()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,204 @@
+"""The answer: what the engine produces, written to the connection as it comes, whatever happens on the way."""
+
+import asyncio
+import time
+from typing import Any
+
+import orjson
+from redis.exceptions import RedisError
+
+from domain.outcome import Outcome
+from domain.usage import Usage
+from gateway.admission import limit_headers
+from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
+from gateway.relay import End, Relay
+from gateway.resume import only_role, read_delivered
+from gateway.runtime import Runtime
+from tracing import logs, metrics
+from workers.ready.item import Admitted, NewItem
+
+log = logs.get(__name__)
+
+KEEP_ALIVE = b": keep-alive\n\n"
+LAST = b"data: [DONE]\n\n"
+
+
+class Answer:
+    """Writes one answer to an ASGI connection. Made by ``pipeline.submit`` once the item is admitted."""
+
+    def __init__(self, runtime: Runtime, item: NewItem, admitted: Admitted, relay: Relay, started: float) -> None:
+        self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
+        self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
+        self._committed = False
+        self._skip_role = False
+        self._settled = False
+
+    async def send_to(self, receive: Any, send: Any) -> None:
+        """Write status, headers and body; ends when the answer, the client or the time allowed ends."""
+        self._send = send
+        watcher = asyncio.ensure_future(self._watch(receive))
+        try:
+            async with asyncio.timeout(self._runtime.config.request_timeout_s):
+                await (self._stream() if self._item.stream else self._whole())
+        except TimeoutError:
+            await self._give_up(Outcome.TIMEOUT)
+        finally:
+            watcher.cancel()
+            self._runtime.relays.pop(self._item.request_id, None)
+            if not self._settled:
+                self._cancel(Outcome.CANCELLED, 499, "client_closed")
+            metrics.duration.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+
+    async def _watch(self, receive: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._relay.leave()
+
+    # --- a stream ---------------------------------------------------------------------------------------------------
+
+    async def _stream(self) -> None:
+        relay = self._relay
+        while True:
+            if not await relay.changed(self._runtime.config.keep_alive_s):
+                await self._write(KEEP_ALIVE)
+                continue
+            if relay.client_gone:
+                return
+            frames = relay.take()
+            if frames:
+                await self._write_frames(frames)
+            if relay.lost_cause:
+                await self._recover()
+            elif relay.end is not None:
+                return await self._close_stream(relay.end)
+
+    async def _write_frames(self, frames: list[bytes]) -> None:
+        if not self._committed:
+            metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+        if self._skip_role and only_role(frames[0]):
+            frames = frames[1:]
+        self._skip_role = False
+        if frames:
+            await self._write(b"data: " + b"\n\ndata: ".join(frames) + b"\n\n")
+
+    async def _close_stream(self, end: End) -> None:
+        if end.outcome is Outcome.COMPLETED:
+            self._settled = True
+            return await self._write(LAST, more=False)
+        await self._fail(_error(end), settled=end.outcome is not Outcome.FAILED)
+
+    async def _write(self, data: bytes, more: bool = True) -> None:
+        if not self._committed:
+            self._committed = True
+            await self._send_head(200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")])
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    # --- one JSON body ------------------------------------------------------------------------------------------------
+
+    async def _whole(self) -> None:
+        relay = self._relay
+        while relay.end is None:
+            await relay.changed(self._runtime.config.keep_alive_s)
+            if relay.client_gone:
+                return
+            relay.take()
+            if relay.lost_cause:
+                relay.delivered.clear()
+                await self._recover()
+        relay.take()
+        if relay.end.outcome is not Outcome.COMPLETED or not relay.delivered:
+            return await self._fail(_error(relay.end), settled=relay.end.outcome is not Outcome.FAILED)
+        self._settled = True
+        metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+        await self._send_json(200, relay.delivered[0], [])
+
+    # --- when something goes wrong ------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """The engine was lost: go on elsewhere from what was delivered, or say clearly that it cannot."""
+        relay = self._relay
+        cause, relay.lost_cause = relay.lost_cause, ""
+        so_far = read_delivered(relay.delivered)
+        if so_far.finished:
+            self._cancel(Outcome.COMPLETED, 200, "")
+            relay.end = End(Outcome.COMPLETED, 200)
+            return
+        if so_far.text and not so_far.plain or self._item.sequences > 1 and so_far.started:
+            return self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
+        log.info("item_goes_elsewhere", request_id=relay.request_id, attempt=relay.attempt, cause=cause)
+        tokens = relay.usage.completion_tokens if so_far.text else 0
+        await self._requeue(so_far.text, tokens)
+        self._skip_role = so_far.started
+
+    async def _requeue(self, text: str, tokens: int) -> None:
+        relay, item = self._relay, self._item
+        try:
+            state = await self._runtime.ready.requeue(
+                item.request_id, self._runtime.gateway_id, relay.attempt, text, tokens
+            )
+        except (RedisError, OSError) as error:
+            return self._fail_here(f"the ready set does not answer ({error})")
+        if state == "ring":
+            self._runtime.ringer.ring(item.model, item.qos_class)
+        elif state == "spent":
+            self._fail_here("all retries are used up")
+        elif state == "gone":
+            self._relay.fail(Outcome.FAILED, 502)
+
+    def _fail_here(self, why: str) -> None:
+        log.warning("item_failed", request_id=self._item.request_id, why=why)
+        self._relay.fail(Outcome.FAILED, 502)
+
+    async def _give_up(self, outcome: Outcome) -> None:
+        error = outcome_error(outcome)
+        self._cancel(outcome, error.status, error.code or "")
+        await self._fail(error, settled=True)
+
+    async def _fail(self, error: ApiError, *, settled: bool) -> None:
+        """Tell the client: as a status while nothing was sent, as an error event in the stream after that."""
+        if not settled:
+            self._cancel(Outcome.FAILED, error.status, error.code or "")
+        self._settled = True
+        if not self._committed:
+            headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+            return await self._send_json(error.status, error.body(), headers)
+        await self._write(b"data: " + error.body() + b"\n\n", more=False)
+
+    def _cancel(self, outcome: Outcome, status: int, code: str) -> None:
+        """End the item wherever it is. In the background: this connection may be closing."""
+        self._settled = True
+        usage: Usage = self._relay.usage
+        work = self._runtime.ready.cancel(self._item.request_id, outcome.value, status, code, usage)
+        self._runtime.background(asyncio.ensure_future(_logged(work, self._item.request_id)))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    async def _send_head(self, status: int, content_type: bytes, extra: list[tuple[bytes, bytes]]) -> None:
+        took_ms = (time.monotonic() - self._started) * 1000
+        headers = [
+            (b"content-type", content_type),
+            (b"openai-processing-ms", b"%d" % took_ms),
+            *self._headers,
+            *extra,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _send_json(self, status: int, body: bytes, extra: list[tuple[bytes, bytes]]) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await self._send_head(status, b"application/json", [length, *extra])
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _error(end: End) -> ApiError:
+    if end.outcome is Outcome.REJECTED and end.error:
+        return rejected(end.status, orjson.loads(end.error))
+    if end.outcome is Outcome.COMPLETED:
+        return refuse(Refusal.ENGINE_FAILED, "The engine ended without an answer. Send the request again.")
+    return outcome_error(end.outcome)
+
+
+async def _logged(work: Any, request_id: str) -> None:
+    try:
+        await work
+    except (RedisError, OSError) as error:
+        log.error("cancel_failed", request_id=request_id, error=str(error))

@@ -1,0 +1,63 @@
+"""The journey of a request, on one screen.
+
+authenticate -> colour -> (protect) -> admit -> ring -> relay -> settle
+
+Before this: ``gateway/authentication.py`` found who calls, ``gateway/schema`` what is asked, ``tracing/colour.py``
+gave the request its ids. After this: the item waits in the ready set (``workers/ready``) until a worker
+(``workers/tasks.py``, ``workers/runner.py``) claims it; what the engine produces comes back through the runtime's
+reader to the relay; the script that ends the item gives slot and tokens back and writes one settlement.
+"""
+
+import time
+
+from gateway.admission import admit
+from gateway.answer import Answer
+from gateway.errors import Refusal, refuse
+from gateway.relay import Relay
+from gateway.runtime import Runtime, runtime
+from gateway.schema import Ask
+from tenants.snapshot import Principal
+from tracing.colour import Colour
+
+
+async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) -> Answer:
+    """Admit one request and return its answer, which is still to be written.
+
+    Args:
+        principal: who calls.
+        ask: what is asked, validated.
+        body: the same as the client sent it (JSON); the engine gets these bytes.
+        colour: the request's ids.
+
+    Raises:
+        ApiError: it is refused: unknown or forbidden model (404, 403), limits (429), no engine or no store (503).
+    """
+    started = time.monotonic()
+    here = runtime()
+    model = _model(here, principal, ask.model)
+    # The relay is open before the item is: an engine may answer before admission has returned.
+    relay = here.relays[colour.request_id] = Relay(colour.request_id)
+    try:
+        item, admitted = await admit(here, principal, ask, model, body, colour)
+    except BaseException:
+        del here.relays[colour.request_id]
+        raise
+    if admitted.ring:
+        here.ringer.ring(model, item.qos_class)
+    return Answer(here, item, admitted, relay, started)
+
+
+def _model(here: Runtime, principal: Principal, name: str) -> str:
+    """The served model behind the client's name for it, if this tenant may use it and an engine has it."""
+    model = here.find_model(name)
+    if model is None:
+        raise refuse(
+            Refusal.MODEL_NOT_FOUND,
+            f"The model '{name}' does not exist or you do not have access to it. GET /v1/models lists those you can use.",
+            param="model",
+        )
+    if principal.allowed_models is not None and model not in principal.allowed_models:
+        raise refuse(Refusal.MODEL_NOT_ALLOWED, param="model")
+    if not here.has_backend(model):
+        raise refuse(Refusal.NO_BACKEND)
+    return model

@@ -1,0 +1,109 @@
+"""The relay: where the pieces of one answer arrive, in order and once, until its connection takes them."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from domain.outcome import Outcome
+from domain.usage import Usage
+from workers import wire
+
+# A client that reads slower than its engine writes by this many frames holds too much memory.
+MAX_UNREAD_FRAMES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How the answer ended; ``error`` is the inside of an error object as JSON, or empty."""
+
+    outcome: Outcome
+    status: int
+    error: bytes = b""
+
+
+@dataclass(slots=True)
+class Relay:
+    """One answer on its way. Filled by the reader, emptied by the connection; one event loop."""
+
+    request_id: str
+    attempt: int = 0
+    next_sequence: int = 0
+    usage: Usage = Usage()
+    end: End | None = None
+    lost_cause: str = ""
+    client_gone: bool = False
+    delivered: list[bytes] = field(default_factory=list)
+    _unread: deque[bytes] = field(default_factory=deque)
+    _waiter: "asyncio.Future[None] | None" = None
+
+    def accept(self, event: wire.Event) -> None:
+        """Take one event; what comes twice, or from an attempt that is over, is dropped."""
+        kind, attempt = event[3], event[1]
+        if self.end is not None:
+            return
+        if kind == wire.LOST:
+            self._accept_loss(attempt, event[4])
+        elif attempt != self.attempt:
+            return
+        elif kind == wire.FRAME:
+            self._accept_frame(event)
+        elif kind == wire.DONE:
+            self.usage = Usage(event[4], event[5], event[6])
+            self.end = End(Outcome.COMPLETED, 200)
+        elif kind == wire.ERROR:
+            self.end = End(Outcome(event[4].decode()), event[5], event[6])
+        self.wake()
+
+    def fail(self, outcome: Outcome, status: int) -> None:
+        """End it from this side."""
+        if self.end is None:
+            self.end = End(outcome, status)
+        self.wake()
+
+    def leave(self) -> None:
+        """The client closed the connection."""
+        self.client_gone = True
+        self.wake()
+
+    def take(self) -> list[bytes]:
+        """The frames that came since the last call; they count as delivered."""
+        frames = list(self._unread)
+        self._unread.clear()
+        self.delivered += frames
+        return frames
+
+    def wake(self) -> None:
+        """Let the connection look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait until there is something to look at; False when ``timeout_s`` passed in silence."""
+        if self._unread or self.end or self.lost_cause or self.client_gone:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(timeout_s, self.wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+        return bool(self._unread or self.end or self.lost_cause or self.client_gone)
+
+    def _accept_frame(self, event: wire.Event) -> None:
+        sequence = event[2]
+        if sequence < self.next_sequence:
+            return
+        if sequence > self.next_sequence or len(self._unread) >= MAX_UNREAD_FRAMES:
+            self.end = End(Outcome.FAILED, 502)
+            return
+        self.next_sequence += 1
+        self.usage = Usage(event[5], self.usage.cached_tokens, event[6])
+        self._unread.append(event[4])
+
+    def _accept_loss(self, attempt: int, cause: bytes) -> None:
+        if attempt <= self.attempt:
+            return
+        self.attempt, self.next_sequence = attempt, 0
+        self.lost_cause = cause.decode()

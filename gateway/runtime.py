@@ -1,0 +1,188 @@
+"""What one gateway process keeps: its connection to the ready sets, the open relays, and what it knows of the workers."""
+
+import asyncio
+import secrets
+import time
+from functools import cache
+
+from django.conf import settings
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import RedisError
+
+from domain.config import Config
+from domain.outcome import Outcome
+from domain.usage import Usage
+from gateway.relay import Relay
+from gateway.ring import Ringer
+from tenants.snapshot import SnapshotKeeper
+from tracing import logs, metrics
+from workers import wire
+from workers.ready.ready_set import ReadySet
+from workers.state import WorkerState, decode_worker
+
+log = logs.get(__name__)
+
+READ_BLOCK_MS = 1000
+READ_COUNT = 500
+RETRY_S = 0.1
+WATCH_S = 0.3
+# A model whose last engine left a moment ago is expected back: requests wait for it instead of being refused.
+BACKEND_GRACE_S = 15.0
+# What was on its way when Redis came back may still arrive.
+VERIFY_GRACE_S = 1.0
+
+
+class Runtime:
+    """Made once a process, started and stopped with the server."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.gateway_id = f"{config.gateway_id or 'gateway'}-{secrets.token_hex(4)}"
+        self.snapshot = SnapshotKeeper(config.snapshot_poll_ms)
+        self.relays: dict[str, Relay] = {}
+        self.workers: list[WorkerState] = []
+        self.store_error = "not connected yet"
+        self.ringer = Ringer(self.gateway_id)
+        self._last_ready: dict[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> None:
+        """Load the keys and begin to listen. Redis may come later: ``store_error`` says so until then."""
+        self._redis = _connect(self.config, attempts=6)
+        self._reader = _connect(self.config, attempts=0)
+        self.ready = ReadySet(self._redis)
+        await self.snapshot.start()
+        self.ringer.start()
+        await self._beat_once(first=True)
+        self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._read(), self._watch())]
+
+    async def stop(self) -> None:
+        """End what is still open and leave the list of the living."""
+        for relay in self.relays.values():
+            relay.leave()
+        if self._background:
+            await asyncio.wait(self._background, timeout=2)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.ringer.stop()
+        await self.snapshot.stop()
+        try:
+            await self._redis.delete(f"sl:gateway:{self.gateway_id}")
+        except (RedisError, OSError):
+            log.info("stopped_without_redis")
+        await self._redis.aclose()
+        await self._reader.aclose()
+
+    def find_model(self, name: str) -> str | None:
+        """The served model behind a name that a client used; None if there is none."""
+        if name == self.config.model_name or name in self.config.model_aliases:
+            return self.config.model_name
+        return name if name in self.models() else None
+
+    def models(self) -> list[str]:
+        """The models that are served, the configured one first."""
+        seen = {worker.model: None for worker in self.workers if worker.ready}
+        return list({self.config.model_name: None, **seen})
+
+    def has_backend(self, model: str) -> bool:
+        """True while an engine serves the model, or did a moment ago."""
+        return time.monotonic() - self._last_ready.get(model, float("-inf")) < BACKEND_GRACE_S
+
+    def background(self, work: "asyncio.Task[object]") -> None:
+        """Keep a task until it ends; it is never cancelled in the middle of a call to Redis."""
+        self._background.add(work)
+        work.add_done_callback(self._background.discard)
+
+    # --- loops ------------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.heartbeat_ms / 1000)
+            await self._beat_once(first=False)
+
+    async def _beat_once(self, *, first: bool) -> None:
+        try:
+            known = await self.ready.gateway_beat(self.gateway_id, self.config.lease_ttl_ms)
+            self.store_error = ""
+        except (RedisError, OSError) as error:
+            self.store_error = str(error) or type(error).__name__
+            log.warning("beat_failed", error=self.store_error)
+            return
+        if not known and not first and self.relays:
+            self.background(asyncio.create_task(self._verify(list(self.relays.values()))))
+
+    async def _verify(self, relays: list[Relay]) -> None:
+        """Redis had forgotten us: what it no longer has, nobody will answer."""
+        await asyncio.sleep(VERIFY_GRACE_S)
+        for relay in relays:
+            if relay.end is None and not await self._redis.exists(f"sl:item:{relay.request_id}"):
+                log.error("item_forgotten", request_id=relay.request_id)
+                relay.fail(Outcome.FAILED, 503)
+
+    async def _read(self) -> None:
+        stream, last = f"sl:out:{self.gateway_id}", b"0"
+        trimmed_at = time.monotonic()
+        while True:
+            try:
+                reply = await self._reader.xread({stream: last}, block=READ_BLOCK_MS, count=READ_COUNT)
+                for _, entries in reply or ():
+                    for last, fields in entries:
+                        self._dispatch(wire.unpack(fields[b"m"]))
+                if time.monotonic() - trimmed_at > 1 and last != b"0":
+                    trimmed_at = time.monotonic()
+                    await self._reader.xtrim(stream, minid=last, approximate=True)
+            except (RedisError, OSError) as error:
+                log.warning("read_retry", error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _dispatch(self, events: list[wire.Event]) -> None:
+        for event in events:
+            request_id = event[0].decode()
+            relay = self.relays.get(request_id)
+            if relay is not None:
+                relay.accept(event)
+            elif event[3] == wire.LOST:
+                self.background(asyncio.create_task(self._end_abandoned(request_id)))
+
+    async def _end_abandoned(self, request_id: str) -> None:
+        """Its client left before its engine was lost: nobody is to run it again."""
+        await self.ready.cancel(request_id, Outcome.CANCELLED.value, 499, "client_closed", Usage())
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                self.workers = await self._read_workers()
+            except (RedisError, OSError) as error:
+                self.store_error = str(error) or type(error).__name__
+            now = time.monotonic()
+            self._last_ready.update({worker.model: now for worker in self.workers if worker.ready})
+            metrics.in_flight.set(len(self.relays))
+            await asyncio.sleep(WATCH_S)
+
+    async def _read_workers(self) -> list[WorkerState]:
+        ids = sorted(await self._redis.smembers("sl:workers"))
+        pipeline = self._redis.pipeline(transaction=False)
+        for worker_id in ids:
+            pipeline.hgetall(b"sl:worker:" + worker_id)
+        hashes = await pipeline.execute() if ids else []
+        return [decode_worker(worker_id.decode(), raw) for worker_id, raw in zip(ids, hashes, strict=True) if raw]
+
+
+def _connect(config: Config, attempts: int) -> Redis:
+    return Redis.from_url(
+        config.ready_url,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), attempts),
+        socket_timeout=5,
+        socket_connect_timeout=2,
+        health_check_interval=15,
+    )
+
+
+@cache
+def runtime() -> Runtime:
+    """The runtime of this process."""
+    return Runtime(settings.SLUICE)

@@ -1,0 +1,1 @@
+"""Settlement: every admitted request ends in exactly one usage row."""
