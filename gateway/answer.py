@@ -63,14 +63,15 @@ class Answer:
                 await self._write(KEEP_ALIVE)
                 continue
             if relay.client_gone:
-                return
+                return None
             frames = relay.take()
             if frames:
                 await self._write_frames(frames)
             if relay.lost_cause:
                 await self._recover()
             elif relay.end is not None:
-                return await self._close_stream(relay.end)
+                await self._close_stream(relay.end)
+                return
 
     async def _write_frames(self, frames: list[bytes]) -> None:
         if not self._committed:
@@ -84,8 +85,9 @@ class Answer:
     async def _close_stream(self, end: End) -> None:
         if end.outcome is Outcome.COMPLETED:
             self._settled = True
-            return await self._write(LAST, more=False)
-        await self._fail(_error(end), settled=end.outcome is not Outcome.FAILED)
+            await self._write(LAST, more=False)
+        else:
+            await self._fail(_error(end), settled=end.outcome is not Outcome.FAILED)
 
     async def _write(self, data: bytes, more: bool = True) -> None:
         if not self._committed:
@@ -100,14 +102,15 @@ class Answer:
         while relay.end is None:
             await relay.changed(self._runtime.config.keep_alive_s)
             if relay.client_gone:
-                return
+                return None
             relay.take()
             if relay.lost_cause:
                 relay.delivered.clear()
                 await self._recover()
         relay.take()
         if relay.end.outcome is not Outcome.COMPLETED or not relay.delivered:
-            return await self._fail(_error(relay.end), settled=relay.end.outcome is not Outcome.FAILED)
+            await self._fail(_error(relay.end), settled=relay.end.outcome is not Outcome.FAILED)
+            return
         self._settled = True
         metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
         await self._send_json(200, relay.delivered[0], [])
@@ -122,8 +125,8 @@ class Answer:
         if so_far.finished:
             self._cancel(Outcome.COMPLETED, 200, "")
             relay.end = End(Outcome.COMPLETED, 200)
-            return
-        if so_far.text and not so_far.plain or self._item.sequences > 1 and so_far.started:
+            return None
+        if (so_far.text and not so_far.plain) or (self._item.sequences > 1 and so_far.started):
             return self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
         log.info("item_goes_elsewhere", request_id=relay.request_id, attempt=relay.attempt, cause=cause)
         tokens = relay.usage.completion_tokens if so_far.text else 0
@@ -137,7 +140,8 @@ class Answer:
                 item.request_id, self._runtime.gateway_id, relay.attempt, text, tokens
             )
         except (RedisError, OSError) as error:
-            return self._fail_here(f"the ready set does not answer ({error})")
+            self._fail_here(f"the ready set does not answer ({error})")
+            return
         if state == "ring":
             self._runtime.ringer.ring(item.model, item.qos_class)
         elif state == "spent":
@@ -161,8 +165,9 @@ class Answer:
         self._settled = True
         if not self._committed:
             headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-            return await self._send_json(error.status, error.body(), headers)
-        await self._write(b"data: " + error.body() + b"\n\n", more=False)
+            await self._send_json(error.status, error.body(), headers)
+        else:
+            await self._write(b"data: " + error.body() + b"\n\n", more=False)
 
     def _cancel(self, outcome: Outcome, status: int, code: str) -> None:
         """End the item wherever it is. In the background: this connection may be closing."""

@@ -30,11 +30,11 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         colour: the request's ids.
 
     Raises:
-        ApiError: it is refused: unknown or forbidden model (404, 403), limits (429), no engine or no store (503).
+        ApiError: it is refused: unknown model (404), limits (429), no engine or no store (503).
     """
     started = time.monotonic()
     here = runtime()
-    model = _model(here, principal, ask.model)
+    model = _model(here, ask.model)
     # The relay is open before the item is: an engine may answer before admission has returned.
     relay = here.relays[colour.request_id] = Relay(colour.request_id)
     try:
@@ -47,17 +47,11 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
     return Answer(here, item, admitted, relay, started)
 
 
-def _model(here: Runtime, principal: Principal, name: str) -> str:
-    """The served model behind the client's name for it, if this tenant may use it and an engine has it."""
+def _model(here: Runtime, name: str) -> str:
+    """The served model behind the client's name for it, if an engine has it."""
     model = here.find_model(name)
     if model is None:
-        raise refuse(
-            Refusal.MODEL_NOT_FOUND,
-            f"The model '{name}' does not exist or you do not have access to it. GET /v1/models lists those you can use.",
-            param="model",
-        )
-    if principal.allowed_models is not None and model not in principal.allowed_models:
-        raise refuse(Refusal.MODEL_NOT_ALLOWED, param="model")
+        raise refuse(Refusal.MODEL_NOT_FOUND, param="model")
     if not here.has_backend(model):
         raise refuse(Refusal.NO_BACKEND)
     return model

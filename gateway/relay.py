@@ -28,7 +28,7 @@ class Relay:
     request_id: str
     attempt: int = 0
     next_sequence: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     end: End | None = None
     lost_cause: str = ""
     client_gone: bool = False

@@ -1,9 +1,10 @@
-"""What one gateway process keeps: its connection to the ready sets, the open relays, and what it knows of the workers."""
+"""What one gateway process keeps: its way to the ready sets, the open relays, and what it knows of the workers."""
 
 import asyncio
 import secrets
 import time
 from functools import cache
+from typing import cast
 
 from django.conf import settings
 from redis.asyncio import Redis
@@ -20,6 +21,7 @@ from tenants.snapshot import SnapshotKeeper
 from tracing import logs, metrics
 from workers import wire
 from workers.ready.ready_set import ReadySet
+from workers.ready.stream import read_stream
 from workers.state import WorkerState, decode_worker
 
 log = logs.get(__name__)
@@ -85,8 +87,8 @@ class Runtime:
 
     def models(self) -> list[str]:
         """The models that are served, the configured one first."""
-        seen = {worker.model: None for worker in self.workers if worker.ready}
-        return list({self.config.model_name: None, **seen})
+        served = {worker.model: None for worker in self.workers if worker.model}
+        return list({self.config.model_name: None, **served})
 
     def has_backend(self, model: str) -> bool:
         """True while an engine serves the model, or did a moment ago."""
@@ -128,10 +130,9 @@ class Runtime:
         trimmed_at = time.monotonic()
         while True:
             try:
-                reply = await self._reader.xread({stream: last}, block=READ_BLOCK_MS, count=READ_COUNT)
-                for _, entries in reply or ():
-                    for last, fields in entries:
-                        self._dispatch(wire.unpack(fields[b"m"]))
+                for entry_id, fields in await read_stream(self._reader, stream, last, READ_BLOCK_MS, READ_COUNT):
+                    last = entry_id
+                    self._dispatch(wire.unpack(fields[b"m"]))
                 if time.monotonic() - trimmed_at > 1 and last != b"0":
                     trimmed_at = time.monotonic()
                     await self._reader.xtrim(stream, minid=last, approximate=True)
@@ -164,7 +165,7 @@ class Runtime:
             await asyncio.sleep(WATCH_S)
 
     async def _read_workers(self) -> list[WorkerState]:
-        ids = sorted(await self._redis.smembers("sl:workers"))
+        ids = sorted(cast("set[bytes]", await self._redis.smembers("sl:workers")))
         pipeline = self._redis.pipeline(transaction=False)
         for worker_id in ids:
             pipeline.hgetall(b"sl:worker:" + worker_id)

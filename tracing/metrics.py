@@ -10,7 +10,9 @@ first_token = Histogram("sluice_time_to_first_token_seconds", "Arrival to first 
 duration = Histogram("sluice_request_duration_seconds", "Arrival to end.", ["qos_class"], buckets=SECONDS)
 in_flight = Gauge("sluice_requests_in_flight", "Connections that wait for an answer.")
 rings = Counter("sluice_tickets_published_total", "Celery messages published.", ["qos_class"])
-ring_failures = Counter("sluice_ticket_failures_total", "Tickets that the broker did not take; the workers look anyway.")
+ring_failures = Counter(
+    "sluice_ticket_failures_total", "Tickets that the broker did not take; the workers look anyway."
+)
 
 queue_wait = Histogram("sluice_queue_wait_seconds", "Admission to claim.", ["qos_class"], buckets=SECONDS)
 batch_size = Histogram(

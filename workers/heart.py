@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -89,7 +89,7 @@ class Heart:
         elif waiting > 0 and self._own.state == READY:
             self._runner.on_waiting()
 
-    def _arguments(self) -> list[object]:
+    def _arguments(self) -> list[Any]:
         ready = self._own.state == READY
         free = self._runner.free_seqs() if ready else 0
         state = {**self._own.fields(), "running": self._runner.running()}

@@ -10,7 +10,8 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 import orjson
 from redis.exceptions import RedisError
@@ -25,6 +26,7 @@ from workers.engines.port import Engine, EngineDead, EngineInfo, Job, RequestFai
 from workers.outbox import Outbox
 from workers.ready.item import Claim, ClaimedItem, Ending
 from workers.ready.ready_set import ReadySet
+from workers.ready.stream import read_stream
 from workers.state import DRAINING, FAILED, READY, OwnState
 
 log = logs.get(__name__)
@@ -39,7 +41,7 @@ class Running:
     item: ClaimedItem
     task: "asyncio.Task[None] | None" = None
     abort: Ending | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     first_token_ms: int | None = None
 
 
@@ -113,7 +115,7 @@ class Runner:
 
     async def _nothing_claimed(self, free: int) -> Claim:
         """No room here: say who has some, so that the ticket can be passed on."""
-        rooms = await self._ready.redis.hgetall(f"sl:room:{self._own.model}")
+        rooms = cast("dict[bytes, bytes]", await self._ready.redis.hgetall(f"sl:room:{self._own.model}"))
         others = {name.decode(): int(room) for name, room in rooms.items() if name.decode() != self._worker_id}
         best = max(others, key=lambda name: others[name], default="")
         return Claim((), 0, best if best and others[best] > 0 else "")
@@ -231,14 +233,13 @@ class Runner:
         stream, last = f"sl:ctl:{self._worker_id}", b"0"
         while True:
             try:
-                reply = await self._ready.redis.xread({stream: last}, block=1000, count=100)
+                orders = await read_stream(self._ready.redis, stream, last, block_ms=1000, count=100)
             except (RedisError, OSError) as error:
                 log.warning("orders_retry", error=str(error))
                 await asyncio.sleep(LOSE_RETRY_S)
                 continue
-            for _, entries in reply or ():
-                for last, fields in entries:
-                    self._obey(fields)
+            for last, fields in orders:  # noqa: B007 - the last id is where to go on
+                self._obey(fields)
 
     def _obey(self, fields: dict[bytes, bytes]) -> None:
         running = self._running.get(fields.get(b"abort", b"").decode())

@@ -25,7 +25,9 @@ class TicketResult(TypedDict):
 
 
 @app.task(name=TICKET, bind=True)
-def batch(self: "Task[..., TicketResult]", model: str, qos_class: str, rung_by: str, passed_on: bool = False) -> TicketResult:
+def batch(
+    self: "Task[..., TicketResult]", model: str, qos_class: str, rung_by: str, passed_on: bool = False
+) -> TicketResult:
     """Claim what waits for ``model``, run it and wait for it.
 
     Args:
@@ -53,7 +55,6 @@ def ring(model: str, qos_class: QosClass, rung_by: str, to_worker: str = "") -> 
     batch.apply_async(
         kwargs={"model": model, "qos_class": qos_class.value, "rung_by": rung_by, "passed_on": bool(to_worker)},
         queue=own_queue_name(to_worker) if to_worker else queue_name(model, qos_class),
-        expires=None,
         ignore_result=True,
         retry=False,
     )

@@ -8,7 +8,7 @@ any point loses nothing and doubles nothing. Quota and slots were given back by 
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from django.db import DatabaseError, close_old_connections
 from redis import Redis
@@ -61,7 +61,10 @@ class Ledger:
 
         Returns the number of entries settled.
         """
-        reply = self._redis.xreadgroup(GROUP, self._consumer, {STREAM: start}, count=BATCH, block=BLOCK_MS)
+        reply = cast(
+            "list[Any] | None",
+            self._redis.xreadgroup(GROUP, self._consumer, {STREAM: start}, count=BATCH, block=BLOCK_MS),
+        )
         entries: list[Entry] = [entry for _, found in reply or () for entry in found if entry[1]]
         if not entries:
             return 0
