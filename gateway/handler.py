@@ -1,0 +1,82 @@
+"""The data plane's ASGI handler: Django's request, URL table and responses, without its middleware and threads.
+
+Stock Django starts a thread for each asynchronous request and runs its signals' receivers there. Nothing on the data
+plane touches the ORM, so there are no connections to close and no thread is needed.
+"""
+
+import time
+
+from django.core.handlers.asgi import ASGIHandler
+from django.http import Http404, HttpResponse
+from django.urls import ResolverMatch, get_resolver
+
+from gateway.body import ClientGone
+from gateway.connection import Answer, DataRequest, Receive, Scope, Send
+from gateway.errors import ApiError, Refusal, refuse
+from tracing import colour, logs, metrics
+
+URLCONF = "gateway.urls"
+
+log = logs.get(__name__)
+
+
+class DataPlane(ASGIHandler):
+    """Serves ``gateway.urls``; every error is OpenAI-shaped JSON."""
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """None: what the data plane checks, its views check."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._resolver = get_resolver(URLCONF)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        started_s = time.perf_counter()
+        its_colour = colour.begin(scope["headers"])
+        try:
+            response = await self._respond(scope, receive, its_colour)
+            if isinstance(response, HttpResponse):
+                self._mark(response, its_colour, started_s)
+                await self.send_response(response, send)
+            else:
+                await response.send_to(receive, send)
+        except ClientGone:
+            return
+        except ApiError as error:
+            await self._send_error(error, its_colour, started_s, send)
+        except Exception:
+            log.exception("request_failed", path=scope["path"][:200])
+            await self._send_error(refuse(Refusal.INTERNAL), its_colour, started_s, send)
+
+    async def _respond(self, scope: Scope, receive: Receive, its_colour: colour.Colour) -> HttpResponse | Answer:
+        match = self._resolve(scope["path"])
+        try:
+            request = DataRequest(scope, receive, its_colour)
+        except UnicodeDecodeError:
+            raise refuse(Refusal.INVALID_HEADER, "The query string is not UTF-8.") from None
+        response: HttpResponse | Answer = await match.func(request, *match.args, **match.kwargs)
+        return response
+
+    def _resolve(self, path: str) -> ResolverMatch:
+        try:
+            return self._resolver.resolve(path)
+        except Http404:
+            raise refuse(
+                Refusal.UNKNOWN_PATH, f"Invalid URL ({path[:200]}). /api/docs lists those that exist."
+            ) from None
+
+    async def _send_error(self, error: ApiError, its_colour: colour.Colour, started_s: float, send: Send) -> None:
+        metrics.refusals.labels(error.reason or Refusal.INVALID_BODY.value).inc()
+        response = HttpResponse(
+            error.body(), status=error.status, content_type="application/json", headers=error.headers
+        )
+        self._mark(response, its_colour, started_s)
+        await self.send_response(response, send)
+
+    def _mark(self, response: HttpResponse, its_colour: colour.Colour, started_s: float) -> None:
+        """Add what every answer carries."""
+        response.headers["x-request-id"] = its_colour.request_id
+        response.headers["openai-processing-ms"] = str(int((time.perf_counter() - started_s) * 1000))
+        response.headers["openai-version"] = "2020-10-01"
+        response.headers.setdefault("content-length", str(len(response.content)))

@@ -1,0 +1,18 @@
+"""Addresses of the data plane."""
+
+from django.urls import URLPattern, path
+
+from gateway.views.chat import ChatCompletions
+from gateway.views.completions import Completions
+from gateway.views.health import Livez, Metrics, Readyz
+from gateway.views.models import Models, OneModel
+
+urlpatterns: list[URLPattern] = [
+    path("v1/chat/completions", ChatCompletions.as_view(), name="chat-completions"),
+    path("v1/completions", Completions.as_view(), name="completions"),
+    path("v1/models", Models.as_view(), name="models"),
+    path("v1/models/<path:model>", OneModel.as_view(), name="model"),
+    path("livez", Livez.as_view(), name="livez"),
+    path("readyz", Readyz.as_view(), name="readyz"),
+    path("metrics", Metrics.as_view(), name="metrics"),
+]

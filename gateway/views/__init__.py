@@ -1,0 +1,1 @@
+"""The endpoints of the data plane, one a file."""

@@ -1,0 +1,66 @@
+"""Run one gateway process: ``python -m gateway_admin.serve --fd N`` or ``--host H --port P``."""
+
+import argparse
+import gc
+import os
+import socket
+
+import uvicorn
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+GRACEFUL_SHUTDOWN_S = 10
+
+
+def main() -> None:
+    """Serve until SIGTERM, then finish what runs for up to 10 s."""
+    options = _options()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
+    from django.conf import settings
+
+    from tracing import logs
+
+    logs.configure(settings.SLUICE.log_level, settings.SLUICE.gateway_id or "gateway")
+    listener = _listener(options)
+    uvicorn.Server(_config()).run(sockets=[listener])
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m gateway_admin.serve", description=__doc__)
+    parser.add_argument("--fd", type=int, help="an inherited listening socket; instead of --host and --port")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    return parser.parse_args()
+
+
+def _listener(options: argparse.Namespace) -> socket.socket:
+    if options.fd is not None:
+        return socket.socket(fileno=options.fd)
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    return socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
+
+
+def _config() -> uvicorn.Config:
+    from gateway_admin.asgi import application
+
+    # What was imported lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    return uvicorn.Config(
+        application,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+    )
+
+
+if __name__ == "__main__":
+    main()
