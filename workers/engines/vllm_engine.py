@@ -1,0 +1,418 @@
+"""The real engine: vLLM's AsyncLLM in this process, fed through the serving layer of vLLM's own server."""
+
+from workers.engines.vllm_environment import keep_offline, own_cache_size
+
+# isort: split
+import asyncio
+import hashlib
+import json
+import logging
+from argparse import Namespace
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextvars import ContextVar
+from http import HTTPStatus
+from importlib.metadata import entry_points
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import vllm
+from pydantic import ValidationError
+from starlette.datastructures import State
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.serve import create_error_response
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.exceptions import VLLMValidationError
+from vllm.inputs import tokens_input
+from vllm.outputs import RequestOutput
+from vllm.platforms import current_platform
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.usage.usage_lib import UsageContext
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.metrics.loggers import StatLoggerBase
+
+from domain.config import Config
+from workers.engines import vllm_plugin
+from workers.engines.known_answer import (
+    GreedyAnswer,
+    Reference,
+    WrongAnswer,
+    check_finite,
+    check_greedy,
+    check_likelihood,
+)
+from workers.engines.models.prepare import find_reference, fingerprint, prepare
+from workers.engines.models.reference import TEXT
+from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, Room
+from workers.engines.vllm_arguments import PROBE_SEQS, arguments, tool_parser
+from workers.engines.vllm_chunks import last_chunks, with_delivered
+from workers.engines.vllm_meter import Meter
+from workers.engines.vllm_request import clean_body, count_seqs, rejection
+
+logger = logging.getLogger(__name__)
+
+SEMANTIC_VERSION = "1.0.0"
+
+PROBE_TIMEOUT_S = 60.0
+PROBE_PRIORITY = -1_000_000
+
+STOP_TIMEOUT_S = 1.0
+"""vLLM always waits as long before it kills its processes, and they have nothing to save."""
+
+_SSE_START, _SSE_TAIL, _SSE_END = "data: ", "\n\n", "data: [DONE]"
+
+_TOO_LONG = ("input_tokens", "input_text")
+
+_meter: ContextVar[Meter | None] = ContextVar("vllm_meter", default=None)
+
+
+class _Steps(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without types
+    """Share of the KV cache in use after the engine's latest step, 0 to 1."""
+
+    def __init__(self) -> None:
+        self.kv_usage = 0.0
+
+    def record(self, scheduler_stats: Any, iteration_stats: Any, *_args: Any, **_options: Any) -> None:
+        if scheduler_stats is not None:
+            self.kv_usage = scheduler_stats.kv_cache_usage
+
+    def log_engine_initialized(self) -> None:
+        pass
+
+
+class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
+    """AsyncLLM that counts what a job costs and lets it go on where an earlier attempt stopped."""
+
+    def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncGenerator[Any, None]:
+        meter = _meter.get()
+        if meter is None:
+            outputs: AsyncGenerator[Any, None] = super().generate(prompt, sampling_params, request_id, **options)
+            return outputs
+        if self.observability_config.otlp_traces_endpoint is not None:
+            options["trace_headers"] = dict(meter.job.trace_headers) or None
+        return self._metered(meter, prompt, sampling_params, request_id, options)
+
+    def __del__(self) -> None:
+        # vLLM's own shuts down again, at the interpreter's end with half of its modules gone.
+        pass
+
+    async def _metered(
+        self, meter: Meter, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        asked = prompt.get("prompt_token_ids") or []
+        meter.begin(request_id, len(asked))
+        if meter.resume_tokens:
+            prompt = {**prompt, "prompt_token_ids": [*asked, *meter.resume_tokens]}
+            params.max_tokens -= meter.job.delivered_tokens
+            params.min_tokens = max(0, params.min_tokens - meter.job.delivered_tokens)
+            meter.exhausted = params.max_tokens < 1
+        if meter.exhausted:
+            return
+        outputs = super().generate(prompt, params, request_id, **options)
+        try:
+            async for output in outputs:
+                meter.count(request_id, output)
+                if meter.resume_tokens and output.prompt_token_ids is not None:
+                    output.prompt_token_ids = asked
+                yield output
+        except Exception as error:
+            meter.failure = error
+            raise
+        finally:
+            await outputs.aclose()
+
+
+class VllmEngine:
+    """One vLLM engine (see :class:`workers.engines.port.Engine`).
+
+    :meth:`start` occupies the event loop while the engine loads (about half a minute), since the engine's processes
+    live only as long as the thread that starts them; nothing else should wait on that loop.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._llm: Any = None
+        self._serving: State = State()
+        self._steps = _Steps()
+        self._meters: set[Meter] = set()
+        self._reference: Reference | None = None
+        self._kv_blocks = 0
+        self._block_tokens = 1
+        self._dtype = ""
+
+    async def start(self) -> EngineInfo:
+        """Prepare and load the model.
+
+        Raises:
+            EngineDead: the model cannot be had or loaded.
+        """
+        begun = monotonic()
+        try:
+            directory = await asyncio.to_thread(prepare, self._config, logger.info)
+            self._reference = await asyncio.to_thread(find_reference, self._config, directory, logger.info)
+            await self._load(directory)
+        except Exception as error:
+            await self.stop()
+            raise EngineDead(f"the engine could not start: {type(error).__name__}: {error}") from error
+        return self._describe(directory, monotonic() - begun)
+
+    async def probe(self) -> None:
+        """Compare likelihood and, in float32, greedy tokens with the model's known answers.
+
+        Raises:
+            EngineDead: a wrong answer, none within ``PROBE_TIMEOUT_S``, or the engine's processes are gone.
+        """
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await self._prove()
+        except TimeoutError:
+            raise EngineDead(
+                f"known-answer probe: expected an answer within {PROBE_TIMEOUT_S:g} s, found none"
+            ) from None
+        except WrongAnswer as error:
+            raise EngineDead(f"known-answer probe: {error}") from error
+        except EngineDead:
+            raise
+        except Exception as error:
+            raise EngineDead(f"known-answer probe: {type(error).__name__}: {error}") from error
+
+    def room(self) -> Room:
+        """Free sequences by our own count, free blocks by the engine's latest step less what it has not begun."""
+        limit = self._config.max_num_seqs
+        if self._llm is None or self._llm.errored:
+            return Room(0, limit, 0, self._kv_blocks)
+        free_seqs = max(0, limit - sum(meter.seqs for meter in self._meters))
+        if not self._meters:
+            return Room(free_seqs, limit, self._kv_blocks, self._kv_blocks)
+        waiting = sum(meter.waiting_tokens() for meter in self._meters)
+        free = int(self._kv_blocks * (1 - self._steps.kv_usage)) - -(-waiting // self._block_tokens)
+        return Room(free_seqs, limit, max(0, free), self._kv_blocks)
+
+    async def run(self, job: Job) -> AsyncIterator[Frame]:
+        """Run one job through vLLM's serving layer; see the port for what is raised."""
+        body = clean_body(job)
+        meter = Meter(job, count_seqs(body), self._tokens_of(job.delivered_text))
+        self._meters.add(meter)
+        try:
+            answer = await self._ask(meter, body)
+            if not job.stream:
+                whole = answer.model_dump_json().encode()
+                yield Frame(with_delivered(whole, job.delivered_tokens), meter.usage)
+                return
+            async for data in self._stream(answer, meter):
+                yield Frame(with_delivered(data, job.delivered_tokens), meter.usage)
+            if meter.exhausted:
+                wanted = body["stream_options"]["include_usage"]
+                for data in last_chunks(job, self._config.model_name, meter.usage, wanted):
+                    yield Frame(data, meter.usage)
+        finally:
+            self._meters.discard(meter)
+            if meter.unfinished and self._llm is not None:
+                await self._llm.abort(meter.unfinished)
+
+    async def stop(self) -> None:
+        """Stop the engine's processes; requests that still run end with EngineDead."""
+        llm, self._llm = self._llm, None
+        if llm is None:
+            return
+        if llm.output_handler is not None:
+            llm.output_handler.cancel()
+        llm.output_processor.propagate_error(EngineDeadError())
+        await asyncio.to_thread(llm.shutdown, STOP_TIMEOUT_S)
+
+    async def _load(self, directory: Path) -> None:
+        own_cache_size()
+        _warn_without_guard()
+        model = self._config.model
+        if await asyncio.to_thread(directory.is_dir):
+            keep_offline()
+            model = str(directory)
+        options = arguments(self._config, model, on_cpu=current_platform.is_cpu())
+        parsed: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args(options)
+        vllm_config = AsyncEngineArgs.from_cli_args(parsed).create_engine_config(UsageContext.OPENAI_API_SERVER)
+        self._llm = _MeteredLLM.from_vllm_config(
+            vllm_config,
+            usage_context=UsageContext.OPENAI_API_SERVER,
+            stat_loggers=[lambda _config, _index=0: self._steps],
+        )
+        model_config = vllm_config.model_config
+        parsed.tool_call_parser = tool_parser(model_config.hf_config.model_type, model_config.get_vocab_size())
+        parsed.enable_auto_tool_choice = parsed.tool_call_parser is not None
+        await init_app_state(self._llm, self._serving, parsed, await self._llm.get_supported_tasks())
+        self._kv_blocks = vllm_config.cache_config.num_gpu_blocks
+        self._block_tokens = vllm_config.cache_config.block_size
+        self._dtype = str(model_config.dtype).removeprefix("torch.")
+
+    def _describe(self, directory: Path, took_s: float) -> EngineInfo:
+        """``took_s``: seconds that the start took."""
+        model_config = self._llm.model_config
+        settings = {
+            "vllm": vllm.__version__,
+            "dtype": self._dtype,
+            "max_model_len": model_config.max_model_len,
+            "tool_parser": self._serving.args.tool_call_parser,
+        }
+        weights = fingerprint(directory) if directory.is_dir() else model_config.hf_config.to_json_string()
+        digest = hashlib.sha256((weights + json.dumps(settings, sort_keys=True)).encode()).hexdigest()
+        details = {
+            **settings,
+            "device": current_platform.device_name,
+            "kv_blocks": self._kv_blocks,
+            "block_tokens": self._block_tokens,
+            "start_s": round(took_s, 1),
+            "known_answers": self._reference.made_by if self._reference else "none: only finite likelihood is checked",
+        }
+        return EngineInfo(
+            engine="vllm",
+            model=self._config.model_name,
+            version=f"{SEMANTIC_VERSION}-{digest[:12]}",
+            dtype=self._dtype,
+            max_model_len=model_config.max_model_len,
+            max_num_seqs=self._config.max_num_seqs,
+            details=details,
+        )
+
+    async def _ask(self, meter: Meter, body: dict[str, Any]) -> Any:
+        """Hand the body to vLLM; its answer is a stream of server-sent events or one response object."""
+        llm = self._alive()
+        chat = meter.job.endpoint == "chat"
+        token = _meter.set(meter)
+        try:
+            if chat:
+                request = ChatCompletionRequest.model_validate(body)
+                answer = await self._serving.openai_serving_chat.create_chat_completion(request)
+            else:
+                request = CompletionRequest.model_validate(body)
+                answer = await self._serving.openai_serving_completion.create_completion(request)
+        except Exception as error:
+            raise _refusal(meter.failure or error, dead=llm.errored, chat=chat) from error
+        finally:
+            _meter.reset(token)
+        _raise_if_cancelled()
+        if isinstance(answer, ErrorResponse):
+            raise _refusal_of(answer, chat=chat)
+        return answer
+
+    async def _stream(self, answer: AsyncGenerator[str, None], meter: Meter) -> AsyncIterator[bytes]:
+        # The first chunk of a chat only says who speaks, which an earlier attempt has said.
+        skip = meter.job.endpoint == "chat" and meter.job.delivered_tokens > 0
+        try:
+            async for event in answer:
+                if meter.exhausted or event.startswith(_SSE_END):
+                    return
+                data = event[len(_SSE_START) : -len(_SSE_TAIL)].encode()
+                if data.startswith(b'{"error"'):
+                    raise self._failure(meter.failure, data, chat=meter.job.endpoint == "chat")
+                if not skip:
+                    yield data
+                skip = False
+        finally:
+            await answer.aclose()
+
+    def _failure(self, error: Exception | None, data: bytes, *, chat: bool) -> Exception:
+        """What an error object inside a stream means; ``error`` is what the engine raised, if it did."""
+        if error is not None:
+            return _refusal(error, dead=self._llm is None or self._llm.errored, chat=chat)
+        return _refusal_of(ErrorResponse.model_validate_json(data), chat=chat)
+
+    def _alive(self) -> Any:
+        if self._llm is None or self._llm.errored:
+            raise EngineDead("the engine's processes are gone")
+        return self._llm
+
+    def _tokens_of(self, text: str) -> list[int]:
+        if not text:
+            return []
+        tokens: list[int] = self._alive().renderer.get_tokenizer().encode(text, add_special_tokens=False)
+        return tokens
+
+    async def _prove(self) -> None:
+        """Never more than ``PROBE_SEQS`` sequences at once: the places kept for it."""
+        places = asyncio.Semaphore(PROBE_SEQS)
+        greedy = self._reference.greedy if self._reference and self._dtype == "float32" else ()
+        async with asyncio.TaskGroup() as proofs:
+            proofs.create_task(self._prove_likelihood(places))
+            for answer in greedy:
+                proofs.create_task(self._prove_greedy(answer, places))
+
+    async def _prove_likelihood(self, places: asyncio.Semaphore) -> None:
+        reference = self._reference
+        tokens = list(reference.text_tokens) if reference else self._tokens_of(TEXT)
+        async with places:
+            output = await self._compute(tokens, SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0))
+        scores = output.prompt_logprobs or []
+        nll = [-score[token].logprob for token, score in zip(tokens, scores, strict=True) if score is not None]
+        if reference:
+            check_likelihood(reference, nll, self._dtype)
+        else:
+            check_finite(nll)
+
+    async def _prove_greedy(self, answer: GreedyAnswer, places: asyncio.Semaphore) -> None:
+        async with places:
+            output = await self._compute(answer.prompt, SamplingParams(temperature=0, max_tokens=len(answer.tokens)))
+        check_greedy(answer, output.outputs[0].token_ids)
+
+    async def _compute(self, prompt: Sequence[int], params: SamplingParams) -> RequestOutput:
+        """Ahead of everything that waits, and computed afresh: no salt is used twice."""
+        params.output_kind = RequestOutputKind.FINAL_ONLY
+        salt = uuid4().hex
+        inputs = tokens_input(list(prompt), cache_salt=salt)
+        async for output in self._alive().generate(inputs, params, f"probe-{salt}", priority=PROBE_PRIORITY):
+            if output.finished:
+                return output
+        raise EngineDead("the engine ended a probe without an answer")
+
+
+def _refusal(error: Exception, *, dead: bool, chat: bool) -> Exception:
+    """What an exception of vLLM means to the port."""
+    if dead or isinstance(error, EngineDeadError):
+        return EngineDead(str(error))
+    if isinstance(error, ValidationError):
+        return _refusal_of_body(error)
+    return _refusal_of(create_error_response(error), chat=chat, message=_plain_message(error))
+
+
+def _refusal_of_body(error: ValidationError) -> Exception:
+    first = error.errors(include_url=False, include_input=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    return rejection(400, _plain_message(cause) or first["msg"], getattr(cause, "parameter", None) or where or None)
+
+
+def _refusal_of(answer: ErrorResponse, *, chat: bool, message: str = "") -> Exception:
+    error = answer.error
+    text = message or error.message
+    if error.code == HTTPStatus.NOT_IMPLEMENTED:
+        return rejection(400, text, error.param)
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return RequestFailed(text)
+    if error.param in _TOO_LONG:
+        return rejection(400, text, "messages" if chat else "prompt", "context_length_exceeded")
+    if error.code == HTTPStatus.NOT_FOUND and error.param == "model":
+        return rejection(404, text, "model", "model_not_found")
+    return rejection(error.code, text, error.param)
+
+
+def _plain_message(error: object) -> str:
+    """A validation error's own words, without the parameter and value that vLLM appends."""
+    return str(error.args[0]) if isinstance(error, VLLMValidationError) else ""
+
+
+def _raise_if_cancelled() -> None:
+    """vLLM answers a cancelled request with an error object and swallows the cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _warn_without_guard() -> None:
+    names = {entry.value for entry in entry_points(group="vllm.general_plugins")}
+    if f"{vllm_plugin.__name__}:register" not in names:
+        logger.warning("this project is not installed: if this process is killed, the engine's processes stay behind")

@@ -1,0 +1,69 @@
+"""What one job costs, counted from the engine's own outputs and not from the text that is made of them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from domain.usage import Usage
+from workers.engines.port import Job
+
+
+class _Choice(Protocol):
+    token_ids: Sequence[int]
+
+
+class _Output(Protocol):
+    request_id: str
+    outputs: Sequence[_Choice]
+    num_cached_tokens: int | None
+    finished: bool
+
+
+class Meter:
+    """Counts one job; a job with several prompts is several requests to the engine.
+
+    Attributes:
+        job: the job.
+        seqs: sequences that it occupies.
+        resume_tokens: token ids of what earlier attempts delivered.
+        failure: the error that ended one of its requests.
+        exhausted: earlier attempts delivered all tokens that the client allowed.
+    """
+
+    def __init__(self, job: Job, seqs: int, resume_tokens: Sequence[int]) -> None:
+        self.job = job
+        self.seqs = seqs
+        self.resume_tokens = list(resume_tokens)
+        self.failure: Exception | None = None
+        self.exhausted = False
+        self._prompts: dict[str, int] = {}
+        self._cached: dict[str, int] = {}
+        self._unfinished: set[str] = set()
+        self._produced = 0
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Ids of requests that the engine still works on."""
+        return list(self._unfinished)
+
+    @property
+    def usage(self) -> Usage:
+        """Cost so far, over all attempts."""
+        produced = self.job.delivered_tokens + self._produced
+        return Usage(sum(self._prompts.values()), sum(self._cached.values()), produced)
+
+    def waiting_tokens(self) -> int:
+        """Prompt tokens handed to the engine that have not shown in its cache yet."""
+        return sum(tokens for request_id, tokens in self._prompts.items() if request_id not in self._cached)
+
+    def begin(self, request_id: str, prompt_tokens: int) -> None:
+        """The engine got one request."""
+        self._prompts[request_id] = prompt_tokens
+        self._unfinished.add(request_id)
+
+    def count(self, request_id: str, output: _Output) -> None:
+        """The engine answered with ``output``, which holds what is new since the last one."""
+        if request_id not in self._cached:
+            self._cached[request_id] = min(output.num_cached_tokens or 0, self._prompts[request_id])
+        self._produced += sum(len(choice.token_ids) for choice in output.outputs)
+        if output.finished:
+            self._unfinished.discard(request_id)

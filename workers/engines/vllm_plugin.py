@@ -1,0 +1,24 @@
+"""Loaded by vLLM in every process that it starts (entry point ``vllm.general_plugins``)."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def register() -> None:
+    """Let the kernel kill this process when its parent dies, however that dies; nothing in the first process.
+
+    The kernel watches the parent's *thread*: the engine is started from the thread that lives as long as it.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent.pid:
+        # It died before the kernel was told.
+        os._exit(1)
