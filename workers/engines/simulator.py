@@ -144,8 +144,7 @@ class SimulatorEngine:
         task, self._loop_task = self._loop_task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
 
     def _version(self) -> str:
         config = self._config
@@ -220,6 +219,7 @@ class SimulatorEngine:
             self._dead_reason = reason
         for run in tuple(self._runs):
             run.fail(EngineDead(reason))
+            self._forget(run)
 
     async def _steps(self, profile: Profile) -> None:
         loop = asyncio.get_running_loop()

@@ -119,8 +119,11 @@ class Run:
         self.frames.append(Frame(data, self._usage()))
 
     def _usage(self) -> Usage:
-        # Choices of one prompt share it: what its first choice found in the cache counts once.
-        cached = sum(part.sequence.cached_tokens for part in self.parts[:: self.asked.choices])
+        if len(self.parts) == 1:
+            cached = self.parts[0].sequence.cached_tokens
+        else:
+            # Choices of one prompt share it: what its first choice found in the cache counts once.
+            cached = sum(part.sequence.cached_tokens for part in self.parts[:: self.asked.choices])
         return Usage(self._prompt_tokens, cached, self._completed)
 
     def _choice(self, part: Part) -> Choice:
@@ -138,8 +141,9 @@ class Run:
         if top is None:
             return None
         tokens = part.answer.tokens[part.logged : position + 1]
+        offset = sum(map(len, part.answer.tokens[: part.logged]))
         part.logged = position + 1
-        return _chat_logprobs(tokens, top) if self.job.endpoint == "chat" else _text_logprobs(tokens, top)
+        return _chat_logprobs(tokens, top) if self.job.endpoint == "chat" else _text_logprobs(tokens, top, offset)
 
 
 def _alternatives(token: str, top: int) -> list[tuple[str, float]]:
@@ -159,9 +163,9 @@ def _chat_logprobs(tokens: ListLike[str], top: int) -> bytes:
     return orjson.dumps({"content": content, "refusal": None})
 
 
-def _text_logprobs(tokens: ListLike[str], top: int) -> bytes:
+def _text_logprobs(tokens: ListLike[str], top: int, offset: int) -> bytes:
     rows = [_alternatives(token, top) for token in tokens]
-    offsets = [0]
+    offsets = [offset]
     for token in tokens:
         offsets.append(offsets[-1] + len(token))
     return orjson.dumps(
