@@ -38,7 +38,7 @@ test: install-dev
 	@$(PYTHON) tools/chromium.py
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest $(ARGS)
 
-check:
+check: install-dev
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m mypy
