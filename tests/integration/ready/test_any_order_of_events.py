@@ -1,0 +1,132 @@
+"""Whatever happens in whatever order: every admitted request is settled once, and nothing is left."""
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from redis import Redis as SyncRedis
+from redis.asyncio import Redis
+
+from domain.qos import QosClass
+from domain.usage import Usage
+from tests.integration.ready import world
+from tests.integration.ready.conftest import ITEM
+from workers.ready.item import Admitted
+from workers.ready.ready_set import ReadySet
+
+T = TypeVar("T")
+WORKERS, GATEWAYS = ("w1", "w2"), ("g1", "g2")
+
+
+class Life(RuleBasedStateMachine):
+    """Two gateways, two workers, one tenant with limits; anybody may die at any time."""
+
+    url = ""
+
+    @initialize()
+    def start(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.store = SyncRedis.from_url(self.url)
+        self.store.flushall()
+        self.ready = ReadySet(Redis.from_url(self.url))
+        self.do(self.ready.load())
+        self.admitted: set[str] = set()
+        self.held: list[tuple[str, str, int]] = []
+        self.count = 0
+        for gateway_id in GATEWAYS:
+            self.do(self.ready.gateway_beat(gateway_id, 60_000))
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @rule(gateway=st.sampled_from(GATEWAYS), qos_class=st.sampled_from(QosClass), wide=st.booleans())
+    def admit(self, gateway: str, qos_class: QosClass, wide: bool) -> None:
+        self.count += 1
+        item = dataclasses.replace(
+            ITEM,
+            request_id=f"r{self.count}",
+            gateway_id=gateway,
+            qos_class=qos_class,
+            sequences=3 if wide else 1,
+            requests_per_minute=10_000,
+            tokens_per_minute=100_000,
+            max_concurrent=6,
+        )
+        if isinstance(self.do(self.ready.admit(item)), Admitted):
+            self.admitted.add(item.request_id)
+
+    @rule(worker=st.sampled_from(WORKERS), free=st.integers(0, 4))
+    def beat(self, worker: str, free: int) -> None:
+        if world.beat(self.store, worker, free, first=False) == -1:
+            self.held = [one for one in self.held if one[1] != worker]
+            world.beat(self.store, worker, free, first=True)
+
+    @rule(worker=st.sampled_from(WORKERS), free=st.integers(1, 4), idle=st.booleans())
+    def claim(self, worker: str, free: int, idle: bool) -> None:
+        claim = self.do(self.ready.claim(worker, "m", free, "b", idle=idle, reserves=world.NO_RESERVE))
+        if claim:
+            self.held += [(one.request_id, worker, one.attempt) for one in claim.items]
+
+    @rule(pick=st.integers(0, 100))
+    def finish(self, pick: int) -> None:
+        if self.held:
+            request_id, worker, attempt = self.held[pick % len(self.held)]
+            self.do(world.finish(self.ready, request_id, worker, attempt))
+
+    @rule(pick=st.integers(0, 100))
+    def lose(self, pick: int) -> None:
+        if self.held:
+            request_id, worker, attempt = self.held[pick % len(self.held)]
+            self.do(self.ready.lose(request_id, worker, attempt, "engine_error"))
+
+    @rule(pick=st.integers(0, 100), attempt=st.integers(1, 3), gateway=st.sampled_from(GATEWAYS))
+    def requeue(self, pick: int, attempt: int, gateway: str) -> None:
+        if self.count:
+            request_id = f"r{pick % self.count + 1}"
+            if self.do(self.ready.requeue(request_id, gateway, attempt, "so far", 2)) == "spent":
+                self.do(self.ready.cancel(request_id, "failed", 502, "engine_failed", Usage()))
+
+    @rule(pick=st.integers(0, 100))
+    def leave(self, pick: int) -> None:
+        if self.count:
+            self.do(self.ready.cancel(f"r{pick % self.count + 1}", "cancelled", 499, "client_closed", Usage()))
+
+    @rule(who=st.sampled_from([f"sl:worker:{w}" for w in WORKERS] + [f"sl:gateway:{g}" for g in GATEWAYS]))
+    def die(self, who: str) -> None:
+        world.kill(self.store, who)
+
+    @rule()
+    def sweep(self) -> None:
+        world.sweep(self.store)
+
+    @rule(gateway=st.sampled_from(GATEWAYS))
+    def revive_gateway(self, gateway: str) -> None:
+        self.do(self.ready.gateway_beat(gateway, 60_000))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        for who in (*WORKERS, *GATEWAYS):
+            world.kill(self.store, f"sl:worker:{who}")
+            world.kill(self.store, f"sl:gateway:{who}")
+        for _ in range(4):
+            world.sweep(self.store)
+        counts = Counter(one["rid"] for one in world.settlements(self.store))
+        assert set(counts) == self.admitted
+        assert all(count == 1 for count in counts.values())
+        assert world.leftovers(self.store) == []
+        level = self.store.hget("sl:rate:acme:t", "level")
+        assert level is None or float(level) <= 100_000
+        self.do(self.ready.redis.aclose())
+        self.store.close()
+        self.loop.close()
+
+
+def test_every_admitted_request_is_settled_once_and_nothing_is_left(valkey_url: str) -> None:
+    Life.url = valkey_url
+    run_state_machine_as_test(Life, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))

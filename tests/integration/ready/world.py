@@ -1,0 +1,73 @@
+"""Helpers of the ready set's tests: workers, claims, endings, and what must hold at rest."""
+
+from typing import Any
+
+from redis import Redis as SyncRedis
+
+from domain.qos import QosClass
+from domain.usage import Usage
+from workers import wire
+from workers.ready import scripts
+from workers.ready.item import Claim, Ending
+from workers.ready.ready_set import ReadySet, worker_state_arguments
+
+NO_RESERVE = dict.fromkeys(QosClass, 0)
+CLASSES = [qos_class.value for qos_class in QosClass]
+
+
+def beat(store: SyncRedis, worker_id: str, free: int, first: bool = True, lease_ms: int = 60_000) -> int:
+    """One beat of a worker."""
+    script = store.register_script(scripts.source("worker_beat"))
+    arguments = worker_state_arguments(worker_id, lease_ms, first, "m", free, CLASSES, {"state": "ready"})
+    return int(script(args=arguments))
+
+
+def kill(store: SyncRedis, key: str) -> None:
+    """Let a lease run out now."""
+    store.delete(key)
+
+
+def sweep(store: SyncRedis) -> list[int] | None:
+    """One sweep, whoever swept before."""
+    store.delete("sl:sweep")
+    result: list[int] | None = store.register_script(scripts.source("sweep"))(args=[1, 1000])
+    return result
+
+
+async def claim(ready: ReadySet, worker_id: str, free: int, **options: Any) -> Claim:
+    """Claim, and expect the worker to be alive."""
+    found = await ready.claim(
+        *(worker_id, "m", free, "b-1"), idle=options.get("idle", False), reserves=options.get("reserves", NO_RESERVE)
+    )
+    assert found is not None
+    return found
+
+
+async def finish(
+    ready: ReadySet, request_id: str, worker_id: str, attempt: int = 0, used: Usage | None = None, free: int = 0
+) -> bool:
+    """End an item as completed."""
+    pipeline = ready.redis.pipeline(transaction=False)
+    ending = Ending("completed", 200, "", used or Usage(10, 0, 5), None)
+    event = wire.pack([[request_id, attempt, -1, "D", 10, 0, 5]])
+    ready.queue_finish(pipeline, (request_id, worker_id, attempt), ending, "1.0.0-x", event, ("m", free))
+    return bool((await pipeline.execute())[0])
+
+
+def settlements(store: SyncRedis) -> list[dict[str, str]]:
+    """All settlements so far."""
+    entries: Any = store.xrange("sl:settle")
+    return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in entries]
+
+
+def events(store: SyncRedis, gateway_id: str = "g1") -> list[list[Any]]:
+    """All that a gateway was told."""
+    entries: Any = store.xrange(f"sl:out:{gateway_id}")
+    return [event for _, fields in entries for event in wire.unpack(fields[b"m"])]
+
+
+def leftovers(store: SyncRedis) -> list[str]:
+    """Keys that must be gone once every request has ended."""
+    prefixes = ("sl:item:", "sl:body:", "sl:slots:", "sl:held:", "sl:gwitems:", "sl:ready:", "sl:deadlines")
+    keys: Any = store.keys("sl:*")
+    return sorted(key.decode() for key in keys if key.decode().startswith(prefixes))
