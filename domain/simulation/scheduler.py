@@ -109,8 +109,10 @@ class Scheduler(Generic[Owner]):
         step: Step[Owner] = Step([], 0)
         preempted = self.preemptions
         for sequence in tuple(self.running):
+            if preempted != self.preemptions and sequence not in self.running:
+                continue
             chunk = self._chunk(sequence, step, now_s)
-            if chunk <= 0 or sequence.gone or not self._grow(sequence, chunk, step):
+            if chunk <= 0 or not self._grow(sequence, chunk, step):
                 continue
             step.chunks.append((sequence, chunk))
             step.tokens += chunk
