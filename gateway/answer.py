@@ -63,7 +63,7 @@ class Answer:
                 await self._write(KEEP_ALIVE)
                 continue
             if relay.client_gone:
-                return None
+                return
             frames = relay.take()
             if frames:
                 await self._write_frames(frames)
@@ -102,7 +102,7 @@ class Answer:
         while relay.end is None:
             await relay.changed(self._runtime.config.keep_alive_s)
             if relay.client_gone:
-                return None
+                return
             relay.take()
             if relay.lost_cause:
                 relay.delivered.clear()
@@ -125,9 +125,10 @@ class Answer:
         if so_far.finished:
             self._cancel(Outcome.COMPLETED, 200, "")
             relay.end = End(Outcome.COMPLETED, 200)
-            return None
-        if (so_far.text and not so_far.plain) or (self._item.sequences > 1 and so_far.started):
-            return self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
+            return
+        if so_far.started and not (so_far.plain and self._item.sequences == 1):
+            self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
+            return
         log.info("item_goes_elsewhere", request_id=relay.request_id, attempt=relay.attempt, cause=cause)
         tokens = relay.usage.completion_tokens if so_far.text else 0
         await self._requeue(so_far.text, tokens)

@@ -1,0 +1,97 @@
+"""The relay takes every piece once and in order, whatever comes twice, late or not at all."""
+
+import asyncio
+
+import pytest
+
+from domain.outcome import Outcome
+from domain.usage import Usage
+from gateway.relay import Relay
+from workers import wire
+
+
+def frame(sequence: int, data: bytes = b"{}", attempt: int = 0) -> wire.Event:
+    return wire.unpack(wire.pack([["r", attempt, sequence, "F", data, 7, sequence + 1]]))[0]
+
+
+def event(*parts: object) -> wire.Event:
+    return wire.unpack(wire.pack([["r", *parts]]))[0]
+
+
+def test_frames_come_out_in_order_and_count_as_delivered() -> None:
+    relay = Relay("r")
+    for sequence in range(3):
+        relay.accept(frame(sequence, b"%d" % sequence))
+    assert relay.take() == [b"0", b"1", b"2"]
+    assert relay.take() == []
+    assert relay.delivered == [b"0", b"1", b"2"]
+    assert relay.usage == Usage(7, 0, 3)
+
+
+def test_a_frame_that_comes_twice_is_seen_once() -> None:
+    relay = Relay("r")
+    for sequence in (0, 1, 0, 1, 2):
+        relay.accept(frame(sequence, b"%d" % sequence))
+    assert relay.take() == [b"0", b"1", b"2"]
+
+
+def test_a_missing_frame_fails_the_answer_instead_of_leaving_a_hole() -> None:
+    relay = Relay("r")
+    relay.accept(frame(0))
+    relay.accept(frame(2))
+    assert relay.end is not None
+    assert relay.end.outcome is Outcome.FAILED
+
+
+def test_what_a_lost_attempt_still_says_is_ignored() -> None:
+    relay = Relay("r")
+    relay.accept(frame(0, b"a"))
+    relay.accept(event(1, -1, "L", "worker_lost"))
+    relay.accept(frame(1, b"late"))
+    relay.accept(event(0, -1, "D", 7, 0, 9))
+    relay.accept(frame(0, b"b", attempt=1))
+    assert relay.take() == [b"a", b"b"]
+    assert relay.end is None
+    assert relay.lost_cause == "worker_lost"
+
+
+def test_a_loss_that_is_told_twice_counts_once() -> None:
+    relay = Relay("r")
+    relay.accept(event(1, -1, "L", "worker_lost"))
+    relay.lost_cause = ""
+    relay.accept(event(1, -1, "L", "worker_lost"))
+    assert relay.lost_cause == ""
+
+
+def test_nothing_follows_the_end() -> None:
+    relay = Relay("r")
+    relay.accept(event(0, -1, "D", 7, 3, 9))
+    relay.accept(frame(0))
+    assert relay.take() == []
+    assert relay.usage == Usage(7, 3, 9)
+
+
+def test_an_error_keeps_its_status_and_object() -> None:
+    relay = Relay("r")
+    relay.accept(event(0, -1, "E", "rejected", 400, b'{"message":"too long"}'))
+    assert relay.end is not None
+    assert (relay.end.outcome, relay.end.status, relay.end.error) == (
+        Outcome.REJECTED,
+        400,
+        b'{"message":"too long"}',
+    )
+
+
+async def test_silence_is_told_apart_from_news() -> None:
+    relay = Relay("r")
+    assert not await relay.changed(0.01)
+    asyncio.get_running_loop().call_soon(relay.accept, frame(0))
+    assert await relay.changed(10)
+
+
+@pytest.mark.parametrize("what", ["leave", "fail"])
+async def test_a_waiting_connection_wakes_when_the_answer_is_over(what: str) -> None:
+    relay = Relay("r")
+    stop = relay.leave if what == "leave" else lambda: relay.fail(Outcome.FAILED, 502)
+    asyncio.get_running_loop().call_soon(stop)
+    assert await relay.changed(10)

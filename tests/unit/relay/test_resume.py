@@ -1,0 +1,48 @@
+"""What an answer that lost its engine can go on from."""
+
+import orjson
+
+from gateway.resume import Delivered, only_role, read_delivered
+
+
+def chat(delta: dict[str, object], finish: str | None = None, index: int = 0, **more: object) -> bytes:
+    return orjson.dumps({"choices": [{"index": index, "delta": delta, "finish_reason": finish, **more}]})
+
+
+ROLE = chat({"role": "assistant", "content": ""})
+
+
+def test_nothing_delivered_starts_anew() -> None:
+    assert read_delivered([]) == Delivered("", False, True, False)
+
+
+def test_text_is_put_together() -> None:
+    so_far = read_delivered([ROLE, chat({"content": "Hel"}), chat({"content": "lo 🙂"})])
+    assert so_far == Delivered("Hello 🙂", False, True, True)
+
+
+def test_text_of_completions_too() -> None:
+    frames = [orjson.dumps({"choices": [{"index": 0, "text": part, "finish_reason": None}]}) for part in ("a", "b")]
+    assert read_delivered(frames).text == "ab"
+
+
+def test_an_answer_with_its_finish_reason_is_finished() -> None:
+    assert read_delivered([ROLE, chat({}, finish="stop")]).finished
+
+
+def test_other_choices_tool_calls_and_logprobs_are_not_plain() -> None:
+    assert not read_delivered([chat({"content": "x"}, index=1)]).plain
+    assert not read_delivered([chat({"tool_calls": [{"index": 0}]})]).plain
+    assert not read_delivered([chat({"content": "x"}, logprobs={"content": []})]).plain
+
+
+def test_the_chunk_of_usage_changes_nothing() -> None:
+    usage = orjson.dumps({"choices": [], "usage": {"prompt_tokens": 1}})
+    assert read_delivered([chat({"content": "x"}), usage]).text == "x"
+    assert not only_role(usage)
+
+
+def test_the_opening_chunk_is_recognised() -> None:
+    assert only_role(ROLE)
+    assert not only_role(chat({"role": "assistant", "content": "x"}))
+    assert not only_role(chat({"content": "x"}))
