@@ -1,17 +1,24 @@
-"""Addresses of the operators' side; the data plane's are in :mod:`gateway`."""
+"""Addresses of the operators' side; the data plane's own are in :mod:`gateway.urls`."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
+from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
+
+# The reference describes the data plane and is open to its users, who have no login here.
+_schema = SpectacularAPIView.as_view(urlconf="gateway.urls", permission_classes=[], authentication_classes=[])
+_docs = SpectacularSwaggerView.as_view(url_name="schema", permission_classes=[], authentication_classes=[])
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/engines/", admin.site.admin_view(engines), name="engines"),
+    path("admin/engines/state", admin.site.admin_view(engines_state), name="engines-state"),
     path("admin/", admin.site.urls),
     path("i18n/", include("django.conf.urls.i18n")),
     path("static/<path:path>", serve_packaged_file),
-    path("api/schema", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),
-    path("api/schema/docs", SpectacularSwaggerView.as_view(permission_classes=[]), name="schema-docs"),
+    path("api/schema", _schema, name="schema"),
+    path("api/docs", _docs, name="schema-docs"),
 ]

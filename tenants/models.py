@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from domain.outcome import Outcome, RollbackCause
 from domain.qos import QosClass
-from tenants.revision import RevisedModel, RevisedQuerySet, SnapshotRevision
+from tenants.revision import RevisedManager, RevisedModel, SnapshotRevision
 
 __all__ = ["ApiKey", "Plan", "SnapshotRevision", "Tenant", "UsageRecord"]
 
@@ -75,7 +75,7 @@ class Plan(RevisedModel):
         _("allowed models"), default=list, blank=True, help_text=_("One name a line. Empty for every model.")
     )
 
-    objects = models.Manager.from_queryset(RevisedQuerySet["Plan"])()
+    objects = RevisedManager()
 
     class Meta:
         verbose_name = _("plan")
@@ -103,7 +103,7 @@ class Tenant(RevisedModel):
     cache_salt = models.CharField(max_length=32, unique=True, default=make_cache_salt, editable=False)
     created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
 
-    objects = models.Manager.from_queryset(RevisedQuerySet["Tenant"])()
+    objects = RevisedManager()
 
     class Meta:
         verbose_name = _("tenant")
@@ -125,7 +125,10 @@ class ApiKey(RevisedModel):
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True, help_text=_("Empty for never."))
     revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True, editable=False)
 
-    objects = models.Manager.from_queryset(RevisedQuerySet["ApiKey"])()
+    plaintext: str = ""
+    """The key itself, only on the instance that was just made; not a column."""
+
+    objects = RevisedManager()
 
     class Meta:
         verbose_name = _("API key")

@@ -95,6 +95,9 @@ class RevisedQuerySet(models.QuerySet[_Row]):
             return super().bulk_create(rows, *args, **kwargs)
 
 
+RevisedManager = models.Manager.from_queryset(RevisedQuerySet)
+
+
 def connect(models_watched: Collection[type[RevisedModel]]) -> None:
     """Watch deletions, cascades included, and fixtures, which bypass ``save``."""
     for model in models_watched:

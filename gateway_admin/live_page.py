@@ -1,0 +1,81 @@
+"""The page "Engines and queues" and the JSON that it asks for every two seconds."""
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from redis import Redis
+from redis.exceptions import RedisError
+
+from domain.qos import QosClass
+from gateway_admin.live import LiveView, connect_for_page, read_live
+from tenants.models import Tenant
+from tenants.summary import summarise_usage
+
+_EMPTY: LiveView = {"gateways": [], "workers": [], "queues": [], "slots": []}
+
+
+@lru_cache(4)
+def _redis(url: str) -> "Redis":
+    return connect_for_page(url)
+
+
+def live_or_error() -> tuple[LiveView, str]:
+    """Read the live state; the second value says why it is empty when Valkey does not answer."""
+    try:
+        return read_live(_redis(settings.SLUICE.ready_url)), ""
+    except (RedisError, OSError) as error:
+        return _EMPTY, str(error)
+
+
+def engines(request: HttpRequest) -> HttpResponse:
+    """The page; all figures come from :func:`engines_state`."""
+    context = {
+        **admin.site.each_context(request),
+        "title": _("Engines and queues"),
+        "classes": [qos_class.value for qos_class in QosClass],
+        "words": {"state": _state_names(), "no_limit": _("no limit")},
+    }
+    return TemplateResponse(request, "operators/engines.html", context)
+
+
+@never_cache
+def engines_state(request: HttpRequest) -> HttpResponse:
+    """Everything the page shows, as JSON; ``error`` is empty while Valkey answers."""
+    live, error = live_or_error()
+    limits = dict(
+        Tenant.objects.filter(slug__in=[slot["tenant"] for slot in live["slots"]]).values_list(
+            "slug", "plan__max_concurrent"
+        )
+    )
+    minute = summarise_usage(timezone.now() - timedelta(minutes=1))
+    state: dict[str, Any] = {
+        **live,
+        "slots": [{**slot, "limit": limits.get(slot["tenant"])} for slot in live["slots"]],
+        "error": error,
+        "at": timezone.now().timestamp(),
+        "last_minute": {
+            "requests": minute.requests,
+            "failed": minute.failed,
+            "prompt_tokens": minute.prompt_tokens,
+            "completion_tokens": minute.completion_tokens,
+        },
+    }
+    return JsonResponse(state)
+
+
+def _state_names() -> dict[str, str]:
+    return {
+        "starting": _("Starting"),
+        "probing": _("Checking"),
+        "ready": _("Ready"),
+        "draining": _("Finishing"),
+        "failed": _("Failed"),
+    }

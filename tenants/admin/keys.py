@@ -1,0 +1,180 @@
+"""The pages of API keys: make, rotate, revoke. The text of a key is shown once, on the page that answers its making."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+from unfold.contrib.filters.admin import AutocompleteSelectFilter
+from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from tenants.admin.key_state import STATE_COLOURS, labelled_state, masked
+from tenants.keys import make_key
+from tenants.models import ApiKey, UsageRecord
+from tenants.provision import revoke_key, rotate_key
+
+_GRACES = [
+    (0, _("none: it stops at once")),
+    (3600, _("1 hour")),
+    (24 * 3600, _("1 day")),
+    (7 * 24 * 3600, _("7 days")),
+]
+
+
+class RotateForm(forms.Form):
+    """How long the old key goes on."""
+
+    grace_s = forms.TypedChoiceField(
+        label=_("The old key goes on for"),
+        choices=_GRACES,
+        coerce=int,
+        initial=24 * 3600,
+        widget=UnfoldAdminSelectWidget,
+    )
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ModelAdmin):
+    """Keys by prefix; nothing here can show a key again."""
+
+    list_display = ("name", "tenant", "masked", "state", "created_at", "ends_at", "last_used_at")
+    list_filter = (("tenant", AutocompleteSelectFilter), "revoked_at", "expires_at")
+    list_filter_submit = True
+    list_select_related = ("tenant",)
+    search_fields = ("prefix", "name", "tenant__slug")
+    autocomplete_fields = ("tenant",)
+    actions = ("revoke_selected",)
+    actions_detail = ("rotate", "revoke")
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[ApiKey]":
+        """Look up along when each key was used last."""
+        keys: QuerySet[ApiKey] = super().get_queryset(request)
+        latest = UsageRecord.objects.filter(key=OuterRef("pk")).order_by("-finished_at").values("finished_at")[:1]
+        return keys.select_related("tenant").annotate(last_used_at=Subquery(latest))
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        """Ask for little; show what is known."""
+        asked = ("tenant", "name", "expires_at")
+        return asked if obj is None else ("masked", "state", *asked, "created_at", "ends_at", "last_used_at")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        """A key stays with its tenant."""
+        return () if obj is None else ("masked", "state", "tenant", "created_at", "ends_at", "last_used_at")
+
+    @display(description=_("key"))
+    def masked(self, key: ApiKey) -> str:
+        """The part of the key that is known."""
+        return masked(key)
+
+    @display(description=_("state"), label=STATE_COLOURS)
+    def state(self, key: ApiKey) -> tuple[str, str]:
+        """Whether the key opens the door."""
+        return labelled_state(key)
+
+    @display(description=_("ends"), empty_value=_("never"))
+    def ends_at(self, key: ApiKey) -> datetime | None:
+        """When the key stops working, or did."""
+        return min((at for at in (key.expires_at, key.revoked_at) if at), default=None)
+
+    @display(description=_("last used"), empty_value=_("never"), ordering="last_used_at")
+    def last_used_at(self, key: Any) -> datetime | None:
+        """When the last request with it ended."""
+        last: datetime | None = key.last_used_at
+        return last
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: forms.Form, change: Any) -> None:
+        """Draw the key when it is made."""
+        if not change:
+            new = make_key()
+            obj.prefix, obj.digest, obj.plaintext = new.prefix, new.digest, new.plaintext
+        super().save_model(request, obj, form, change)
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
+        """Show the key in the answer itself: kept anywhere until a next page, it would be stored."""
+        return self._show_once(request, obj, obj.plaintext)
+
+    def _show_once(self, request: HttpRequest, key: ApiKey, plaintext: str) -> HttpResponse:
+        context = {"title": _("New API key"), "key": key, "plaintext": plaintext, "key_url": _change_url(key)}
+        response = self._page(request, "keys/created.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> TemplateResponse:
+        common = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
+        return TemplateResponse(request, template, {**common, **context})
+
+    @action(description=_("Rotate"), icon="autorenew", permissions=["change"])
+    def rotate(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Replace the key by a new one; the old one goes on for the time chosen."""
+        key = self._key(request, object_id)
+        form = RotateForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            grace = timedelta(seconds=form.cleaned_data["grace_s"])
+            new, plaintext = rotate_key(key, grace)
+            self.log_change(request, key, gettext("Rotated; ends at %(at)s.") % {"at": key.revoked_at})
+            self.log_addition(request, new, gettext("Successor of key %(prefix)s.") % {"prefix": key.prefix})
+            return self._show_once(request, new, plaintext)
+        return self._page(request, "keys/rotate.html", {"title": _("Rotate API key"), "key": key, "form": form})
+
+    @action(description=_("Revoke"), icon="block", permissions=["change"])
+    def revoke(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Revoke one key after asking."""
+        key = self._key(request, object_id)
+        if request.method == "POST":
+            self._revoke_all(request, [key])
+            return HttpResponseRedirect(_change_url(key))
+        return self._ask_to_revoke(request, [key], _change_url(key), is_action=False)
+
+    @action(description=_("Revoke selected keys"), permissions=["change"])
+    def revoke_selected(self, request: HttpRequest, queryset: "QuerySet[ApiKey]") -> HttpResponseBase | None:
+        """Revoke many keys after asking."""
+        keys = list(queryset)
+        if request.POST.get("confirmed"):
+            self._revoke_all(request, keys)
+            return None
+        return self._ask_to_revoke(request, keys, reverse("admin:tenants_apikey_changelist"), is_action=True)
+
+    def _key(self, request: HttpRequest, object_id: str) -> ApiKey:
+        key: ApiKey | None = self.get_object(request, object_id)
+        if key is None:
+            raise Http404(object_id)
+        return key
+
+    def _ask_to_revoke(
+        self, request: HttpRequest, keys: list[ApiKey], back_url: str, *, is_action: bool
+    ) -> HttpResponseBase:
+        context = {
+            "title": _("Revoke API keys"),
+            "keys": keys,
+            "back_url": back_url,
+            "is_action": is_action,
+            "checkbox_name": ACTION_CHECKBOX_NAME,
+        }
+        return self._page(request, "keys/revoke.html", context)
+
+    def _revoke_all(self, request: HttpRequest, keys: list[ApiKey]) -> None:
+        now = timezone.now()
+        for key in keys:
+            revoke_key(key, now)
+            self.log_change(request, key, gettext("Revoked."))
+        told = ngettext(
+            "%(count)d key revoked. It is refused within a second.",
+            "%(count)d keys revoked. They are refused within a second.",
+            len(keys),
+        )
+        self.message_user(request, told % {"count": len(keys)}, messages.SUCCESS)
+
+
+def _change_url(key: ApiKey) -> str:
+    return reverse("admin:tenants_apikey_change", args=[key.pk])

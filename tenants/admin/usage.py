@@ -1,0 +1,127 @@
+"""The pages of usage records: to read, to filter, never to change."""
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+from unfold.contrib.filters.admin import (
+    AutocompleteSelectFilter,
+    ChoicesDropdownFilter,
+    FieldTextFilter,
+    RangeDateTimeFilter,
+)
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+
+from domain.outcome import Outcome
+from tenants.models import UsageRecord
+
+_OUTCOME_COLOURS = {
+    Outcome.COMPLETED.value: "success",
+    Outcome.CANCELLED.value: "info",
+    Outcome.REJECTED.value: "warning",
+    Outcome.EXPIRED.value: "danger",
+    Outcome.FAILED.value: "danger",
+    Outcome.TIMEOUT.value: "danger",
+    Outcome.GATEWAY_LOST.value: "danger",
+}
+
+
+@admin.register(UsageRecord)
+class UsageRecordAdmin(ModelAdmin):
+    """One line a request; pages are not counted, since counting a large table takes longer than reading a page."""
+
+    list_display = (
+        "finished_at",
+        "tenant",
+        "model",
+        "qos_class",
+        "outcome_label",
+        "status",
+        "prompt_tokens",
+        "completion_tokens",
+        "queue_ms",
+        "first_token_ms",
+        "total_ms",
+        "request_id",
+    )
+    list_filter = (
+        ("tenant", AutocompleteSelectFilter),
+        ("qos_class", ChoicesDropdownFilter),
+        ("outcome", ChoicesDropdownFilter),
+        ("model", FieldTextFilter),
+        ("finished_at", RangeDateTimeFilter),
+    )
+    list_filter_submit = True
+    list_fullwidth = True
+    list_select_related = ("tenant",)
+    list_per_page = 50
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    search_fields = ("=request_id",)
+    search_help_text = _("A whole request id, as in the answer's x-request-id.")
+    fieldsets = (
+        (None, {"fields": ("request_id", "tenant", "key", "endpoint", "stream", "qos_class")}),
+        (_("Outcome"), {"fields": ("outcome_label", "status", "error_code", "retry_attempt", "rollback_cause")}),
+        (_("Tokens"), {"fields": ("prompt_tokens", "cached_tokens", "completion_tokens")}),
+        (
+            _("Time"),
+            {
+                "fields": (
+                    "admitted_at",
+                    "claimed_at",
+                    "first_token_at",
+                    "finished_at",
+                    "queue_ms",
+                    "first_token_ms",
+                    "total_ms",
+                )
+            },
+        ),
+        (_("Where"), {"fields": ("model", "model_version", "batch_id", "worker_id", "gateway_id")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[UsageRecord]":
+        """Read tenant and key along."""
+        records: QuerySet[UsageRecord] = super().get_queryset(request)
+        return records.select_related("tenant", "key")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: records are written by settlement alone."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    @display(description=_("outcome"), label=_OUTCOME_COLOURS, ordering="outcome")
+    def outcome_label(self, record: UsageRecord) -> tuple[str, str]:
+        """How it ended, coloured."""
+        return record.outcome, record.get_outcome_display()
+
+    @display(description=_("queued, ms"))
+    def queue_ms(self, record: UsageRecord) -> int | None:
+        """From admission to the claim."""
+        return _ms_between(record.admitted_at, record.claimed_at)
+
+    @display(description=_("first token, ms"))
+    def first_token_ms(self, record: UsageRecord) -> int | None:
+        """From admission to the first token."""
+        return _ms_between(record.admitted_at, record.first_token_at)
+
+    @display(description=_("total, ms"))
+    def total_ms(self, record: UsageRecord) -> int | None:
+        """From admission to the end."""
+        return _ms_between(record.admitted_at, record.finished_at)
+
+
+def _ms_between(start: datetime, end: datetime | None) -> int | None:
+    return None if end is None else round((end - start).total_seconds() * 1000)
