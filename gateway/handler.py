@@ -21,14 +21,14 @@ log = logs.get(__name__)
 
 
 class DataPlane(ASGIHandler):
-    """Serves ``gateway.urls``; every error is OpenAI-shaped JSON."""
+    """Serves the addresses of one URL table; every error is OpenAI-shaped JSON."""
 
     def load_middleware(self, is_async: bool = False) -> None:
         """None: what the data plane checks, its views check."""
 
-    def __init__(self) -> None:
+    def __init__(self, urlconf: str = URLCONF) -> None:
         super().__init__()
-        self._resolver = get_resolver(URLCONF)
+        self._resolver = get_resolver(urlconf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -79,4 +79,5 @@ class DataPlane(ASGIHandler):
         response.headers["x-request-id"] = its_colour.request_id
         response.headers["openai-processing-ms"] = str(int((time.perf_counter() - started_s) * 1000))
         response.headers["openai-version"] = "2020-10-01"
-        response.headers.setdefault("content-length", str(len(response.content)))
+        if response.status_code != 204:
+            response.headers.setdefault("content-length", str(len(response.content)))

@@ -7,8 +7,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 django.setup()
 
-from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler  # noqa: E402 - needs the apps
-from django.core.handlers.asgi import ASGIHandler  # noqa: E402
+from django.core.handlers.asgi import ASGIHandler  # noqa: E402 - needs the apps
 
 from gateway.connection import Receive, Scope, Send  # noqa: E402
 from gateway.handler import DataPlane  # noqa: E402
@@ -22,7 +21,7 @@ class Application:
 
     def __init__(self) -> None:
         self._data_plane = DataPlane()
-        self._operators = ASGIStaticFilesHandler(ASGIHandler())
+        self._operators = ASGIHandler()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the process."""

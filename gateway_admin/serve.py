@@ -4,8 +4,12 @@ import argparse
 import gc
 import os
 import socket
+from typing import Literal
 
 import uvicorn
+from django.conf import settings
+
+from tracing import logs
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
@@ -16,13 +20,31 @@ def main() -> None:
     """Serve until SIGTERM, then finish what runs for up to 10 s."""
     options = _options()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
-    from django.conf import settings
-
-    from tracing import logs
+    from gateway_admin.asgi import application
 
     logs.configure(settings.SLUICE.log_level, settings.SLUICE.gateway_id or "gateway")
-    listener = _listener(options)
-    uvicorn.Server(_config()).run(sockets=[listener])
+    # What was imported lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    uvicorn.Server(server_config(application)).run(sockets=[_listener(options)])
+
+
+def server_config(application: object, lifespan: Literal["on", "off"] = "on") -> uvicorn.Config:
+    """How the gateway is served, the listening socket apart."""
+    return uvicorn.Config(
+        application,  # type: ignore[arg-type]  # uvicorn wants its own spelling of an ASGI application
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan=lifespan,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+    )
 
 
 def _options() -> argparse.Namespace:
@@ -38,28 +60,6 @@ def _listener(options: argparse.Namespace) -> socket.socket:
         return socket.socket(fileno=options.fd)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     return socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
-
-
-def _config() -> uvicorn.Config:
-    from gateway_admin.asgi import application
-
-    # What was imported lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    return uvicorn.Config(
-        application,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
-    )
 
 
 if __name__ == "__main__":

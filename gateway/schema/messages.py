@@ -1,6 +1,6 @@
 """The messages of a chat."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -21,13 +21,21 @@ class TextPart(Shape, tag_field="type", tag="text"):
     prompt_cache_breakpoint: CacheBreakpoint | None = None
 
 
+class PlainPart(Shape):
+    """The same where no other kind of part is possible: a lone tagged struct would not insist on its tag."""
+
+    type: Literal["text"]
+    text: str
+    prompt_cache_breakpoint: CacheBreakpoint | None = None
+
+
 class RefusalPart(Shape, tag_field="type", tag="refusal"):
     """An earlier refusal of the model."""
 
     refusal: str
 
 
-TextParts = Annotated[list[TextPart], Meta(min_length=1)]
+TextParts = Annotated[list[PlainPart], Meta(min_length=1)]
 
 
 class System(Shape, tag_field="role", tag="system"):
@@ -58,10 +66,11 @@ class CalledFunction(Shape):
     arguments: str
 
 
-class ToolCall(Shape, tag_field="type", tag="function"):
+class ToolCall(Shape):
     """A call that the model made earlier."""
 
     id: str
+    type: Literal["function"]
     function: CalledFunction
     index: int | None = None
 
@@ -116,5 +125,5 @@ def text_bytes(message: Message) -> int:
     return size
 
 
-def _text(part: TextPart | RefusalPart) -> str:
-    return part.text if isinstance(part, TextPart) else part.refusal
+def _text(part: TextPart | PlainPart | RefusalPart) -> str:
+    return part.refusal if isinstance(part, RefusalPart) else part.text

@@ -16,9 +16,10 @@ class FunctionDefinition(Shape):
     strict: bool | None = None
 
 
-class FunctionTool(Shape, tag_field="type", tag="function"):
+class FunctionTool(Shape):
     """A function as a tool."""
 
+    type: Literal["function"]
     function: FunctionDefinition
 
 
@@ -28,9 +29,10 @@ class NamedFunction(Shape):
     name: ToolName
 
 
-class NamedTool(Shape, tag_field="type", tag="function"):
+class NamedTool(Shape):
     """The tool that the model must call."""
 
+    type: Literal["function"]
     function: NamedFunction
 
 

@@ -34,7 +34,7 @@ class DataView(APIView):
     async def dispatch(self, request: DataRequest, *args: Any, **kwargs: Any) -> HttpResponse | Answer:  # type: ignore[override]  # awaited: Django accepts a coroutine here
         """Take one request through all steps."""
         if request.method == "OPTIONS":
-            return HttpResponse(status=204, headers={"allow": self._allow()})
+            return self._describe()
         handler = self._handler(request)
         self.request = asked = self.initialize_request(request, *args, **kwargs)
         self._authenticate(asked)
@@ -58,6 +58,12 @@ class DataView(APIView):
             )
         handler: Callable[..., Any] = getattr(self, name)
         return handler
+
+    def _describe(self) -> HttpResponse:
+        """Say which methods there are; browsers of other origins get no more than that."""
+        response = HttpResponse(status=204, headers={"allow": self._allow()})
+        del response.headers["content-type"]
+        return response
 
     def _allow(self) -> str:
         return ", ".join(self.allowed_methods)
@@ -85,7 +91,7 @@ class AskingView(DataView):
     Attributes:
         body: the client's bytes, which the engine gets as they are.
         ask: what they ask.
-        answer: set by the throttle, which is the admission itself.
+        answer: set by the throttle, which is the admission itself; ``post`` only hands it over.
     """
 
     body: bytes
@@ -106,10 +112,6 @@ class AskingView(DataView):
         _check_content_type(request.content_type)
         self.body = await read_body(request.receive, request.scope["headers"], settings.SLUICE.max_body_bytes)
         self.ask = self.parse(self.body)
-
-    async def post(self, request: Request) -> Answer:
-        """Hand over the answer of the admitted request."""
-        return self.answer
 
     def rename(self, model: str) -> None:
         """Go on with the name under which engines serve the model."""

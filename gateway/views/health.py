@@ -4,7 +4,9 @@ from django.http import HttpResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework.request import Request
 
+from gateway.openapi import livez_schema, metrics_schema, readyz_schema
 from gateway.readiness import readiness
+from gateway.schema.answers import LiveReport, ReadyReport
 from gateway.views.base import DataView
 from gateway.views.json import json_response
 
@@ -18,31 +20,30 @@ class OpenView(DataView):
 class Livez(OpenView):
     """The process lives."""
 
+    @livez_schema
     async def get(self, request: Request) -> HttpResponse:
         """Always 200: restarting this process would help nothing that ``/readyz`` complains about."""
-        return json_response({"status": "alive"})
+        return json_response(LiveReport("alive"))
 
 
 class Readyz(OpenView):
     """The process can serve its model."""
 
+    @readyz_schema
     async def get(self, request: Request) -> HttpResponse:
         """200 once an engine of the configured model is in service; else 503 with the reasons."""
         now = readiness()
-        state = {
-            "status": "ready" if now.ready else "not ready",
-            "reasons": now.reasons,
-            "engines": now.engines,
-        }
-        response = json_response(state, 200 if now.ready else 503)
-        if not now.ready:
-            response.headers["retry-after"] = "1"
+        if now.ready:
+            return json_response(ReadyReport("ready", now.reasons, now.engines))
+        response = json_response(ReadyReport("not ready", now.reasons, now.engines), 503)
+        response.headers["retry-after"] = "1"
         return response
 
 
 class Metrics(OpenView):
     """Figures of this process."""
 
+    @metrics_schema
     async def get(self, request: Request) -> HttpResponse:
-        """In Prometheus' text format."""
+        """Figures in Prometheus' text format."""
         return HttpResponse(generate_latest(), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -5,25 +5,29 @@ from rest_framework.request import Request
 
 from gateway.catalogue import Model, allows, models
 from gateway.errors import Refusal, refuse
+from gateway.openapi import model_schema, models_schema
+from gateway.schema.answers import ModelCard, ModelList
 from gateway.views.base import DataView, principal_of
 from gateway.views.json import json_response
 
 
 class Models(DataView):
-    """List the models that the caller's plan includes."""
+    """All models."""
 
+    @models_schema
     async def get(self, request: Request) -> HttpResponse:
-        """The list, the configured model first."""
+        """List the models that the caller's plan includes, the configured one first."""
         caller = principal_of(request)
-        seen = [shape(model) for model in models() if allows(caller, model.canonical)]
-        return json_response({"object": "list", "data": seen})
+        seen = [card(model) for model in models() if allows(caller, model.canonical)]
+        return json_response(ModelList("list", seen))
 
 
 class OneModel(DataView):
-    """Describe one model."""
+    """One model."""
 
+    @model_schema
     async def get(self, request: Request, model: str) -> HttpResponse:
-        """The model; 404 for one that does not exist or that the plan leaves out, which is not told apart here."""
+        """Describe a model; one that the plan leaves out is not told apart from one that does not exist."""
         found = next((entry for entry in models() if entry.name == model), None)
         if found is None or not allows(principal_of(request), found.canonical):
             raise refuse(
@@ -31,15 +35,9 @@ class OneModel(DataView):
                 f"The model '{model[:100]}' does not exist or is not yours. GET /v1/models lists yours.",
                 param="model",
             )
-        return json_response(shape(found))
+        return json_response(card(found))
 
 
-def shape(model: Model) -> dict[str, str | int]:
-    """OpenAI's model object; ``max_model_len`` beside it once an engine has said."""
-    entry: dict[str, str | int] = {
-        "id": model.name,
-        "object": "model",
-        "created": model.created,
-        "owned_by": "sluice",
-    }
-    return entry | {"max_model_len": model.max_model_len} if model.max_model_len else entry
+def card(model: Model) -> ModelCard:
+    """OpenAI's model object."""
+    return ModelCard(model.name, "model", model.created, "sluice", model.max_model_len or None)

@@ -1,0 +1,200 @@
+"""The published schema: request bodies come from the very structs that check them, so the two cannot part."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+
+from gateway.errors import ApiError, Refusal, refuse
+from gateway.schema import ChatRequest, CompletionsRequest
+from gateway.schema.answers import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    Completion,
+    ErrorBody,
+    LiveReport,
+    ModelCard,
+    ModelList,
+    ReadyReport,
+)
+
+_COMPONENTS = (
+    ChatRequest,
+    CompletionsRequest,
+    ChatCompletion,
+    ChatCompletionChunk,
+    Completion,
+    ModelList,
+    ModelCard,
+    ErrorBody,
+    ReadyReport,
+    LiveReport,
+)
+_REF = "#/components/schemas/{name}"
+_MODEL = "smollm2-135m-instruct"
+
+JsonSchema = dict[str, Any]
+MethodT = TypeVar("MethodT", bound=Callable[..., object])
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]  # the library has no types
+    """How to send the key."""
+
+    target_class = "gateway.authentication.BearerAuthentication"
+    name = "bearerAuth"
+
+    def get_security_definition(self, auto_schema: object) -> JsonSchema:
+        """HTTP Bearer."""
+        return {"type": "http", "scheme": "bearer", "description": "The tenant's API key."}
+
+
+def add_components(result: JsonSchema, generator: object, request: object, public: bool) -> JsonSchema:
+    """Put the structs' schemas beside what the views refer to (a post-processing hook)."""
+    _, components = msgspec.json.schema_components(_COMPONENTS, ref_template=_REF)
+    result.setdefault("components", {}).setdefault("schemas", {}).update(components)
+    return result
+
+
+SCHEMA_SETTINGS: dict[str, Any] = {
+    "OAS_VERSION": "3.1.1",
+    "POSTPROCESSING_HOOKS": ["gateway.openapi.add_components"],
+    "TAGS": [
+        {"name": "inference", "description": "Ask a model."},
+        {"name": "models", "description": "Which models there are."},
+        {"name": "health", "description": "For probes and Prometheus; no key is needed."},
+    ],
+}
+
+
+def ref(struct: type[msgspec.Struct]) -> JsonSchema:
+    """Refer to a struct's schema."""
+    return {"$ref": _REF.format(name=struct.__name__)}
+
+
+def _errors(*refusals: Refusal | ApiError) -> dict[tuple[int, str], OpenApiResponse]:
+    """One response a status, with an example for each refusal that has it."""
+    by_status: dict[int, list[OpenApiExample]] = {}
+    for refusal in refusals:
+        error = refusal if isinstance(refusal, ApiError) else refuse(refusal)
+        example = OpenApiExample(error.reason or error.code or "error", value=msgspec.json.decode(error.body()))
+        by_status.setdefault(error.status, []).append(example)
+    return {
+        (status, "application/json"): OpenApiResponse(ref(ErrorBody), _MEANING[status], examples)
+        for status, examples in by_status.items()
+    }
+
+
+_MEANING = {
+    400: "The request is malformed; `param` names the field.",
+    401: "The key is missing, wrong, revoked or expired.",
+    403: "The key's tenant or plan does not allow this.",
+    404: "There is no such model.",
+    413: "The body is too large.",
+    429: "A limit is reached; `retry-after` says when to come back.",
+    502: "The engine failed.",
+    503: "Nothing can serve the request now; `retry-after` says when to come back.",
+    504: "The request ran longer than is allowed.",
+}
+_AUTH = (Refusal.KEY_MISSING, Refusal.KEY_UNKNOWN, Refusal.KEY_REVOKED, Refusal.KEY_EXPIRED, Refusal.TENANT_DISABLED)
+_INFERENCE = (
+    Refusal.INVALID_BODY,
+    *_AUTH,
+    Refusal.MODEL_NOT_FOUND,
+    Refusal.MODEL_NOT_ALLOWED,
+    Refusal.BODY_TOO_LARGE,
+    Refusal.REQUESTS_PER_MINUTE,
+    Refusal.TOKENS_PER_MINUTE,
+    Refusal.CONCURRENCY,
+    Refusal.QUEUE_FULL,
+    Refusal.TTL,
+    Refusal.ENGINE_FAILED,
+    Refusal.NO_BACKEND,
+    Refusal.TIMEOUT,
+)
+
+
+def _example(name: str, value: Mapping[str, object]) -> OpenApiExample:
+    return OpenApiExample(name, value=dict(value), request_only=True, media_type="application/json")
+
+
+def _described(**schema: object) -> Callable[[MethodT], MethodT]:
+    """``extend_schema`` with a type: it returns the method that it was given."""
+    return cast(Callable[[MethodT], MethodT], extend_schema(**schema))
+
+
+chat_schema = _described(
+    operation_id="createChatCompletion",
+    tags=["inference"],
+    request={"application/json": ref(ChatRequest)},
+    examples=[
+        _example(
+            "Question",
+            {"model": _MODEL, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+        ),
+        _example(
+            "Stream with token counts",
+            {
+                "model": _MODEL,
+                "messages": [{"role": "user", "content": "Count to five."}],
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "service_tier": "priority",
+            },
+        ),
+    ],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(ChatCompletion), "The whole answer."),
+        (200, "text/event-stream"): OpenApiResponse(ref(ChatCompletionChunk), "The answer as it comes."),
+        **_errors(*_INFERENCE),
+    },
+)
+
+completions_schema = _described(
+    operation_id="createCompletion",
+    tags=["inference"],
+    request={"application/json": ref(CompletionsRequest)},
+    examples=[_example("Continue a text", {"model": _MODEL, "prompt": "Once upon a time", "max_tokens": 16})],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(Completion), "The whole answer."),
+        (200, "text/event-stream"): OpenApiResponse(ref(Completion), "The answer as it comes."),
+        **_errors(*_INFERENCE),
+    },
+)
+
+models_schema = _described(
+    operation_id="listModels",
+    tags=["models"],
+    responses={(200, "application/json"): OpenApiResponse(ref(ModelList), "The models."), **_errors(*_AUTH)},
+)
+
+model_schema = _described(
+    operation_id="retrieveModel",
+    tags=["models"],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(ModelCard), "The model."),
+        **_errors(*_AUTH, Refusal.MODEL_NOT_FOUND),
+    },
+)
+
+livez_schema = _described(
+    operation_id="livez",
+    tags=["health"],
+    responses={(200, "application/json"): OpenApiResponse(ref(LiveReport), "The process lives.")},
+)
+
+readyz_schema = _described(
+    operation_id="readyz",
+    tags=["health"],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(ReadyReport), "Ready."),
+        (503, "application/json"): OpenApiResponse(ref(ReadyReport), "Not ready, and why."),
+    },
+)
+
+metrics_schema = _described(
+    operation_id="metrics",
+    tags=["health"],
+    responses={(200, "text/plain"): OpenApiResponse({"type": "string"}, "Figures in Prometheus' text format.")},
+)
