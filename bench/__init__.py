@@ -1,0 +1,1 @@
+"""Every figure that the README claims, each reproducible with one command: ``make bench ARGS="NAME"``."""

@@ -1,0 +1,23 @@
+"""``python -m bench NAME [options]``: one benchmark; without a name, all of them with their defaults."""
+
+import os
+import sys
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
+
+from bench import engine, gateway_cost
+
+BENCHMARKS = {"gateway_cost": gateway_cost.main, "engine": engine.main}
+
+
+def main() -> None:
+    """Run what was asked for."""
+    names = sys.argv[1:2] or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            sys.exit(f"There is no benchmark {name!r}. There are: {', '.join(BENCHMARKS)}.")
+        BENCHMARKS[name](sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What the gateway costs an engine: Sluice against vLLM's own server, and against one request at a time.
+
+Both hold the same model with the same settings in the same float32 on the same machine; only one is under load at a
+time, in turns (A B A B), every prompt is different, every answer has the same number of tokens. Ratios of medians.
+
+``make bench ARGS="engine [--rounds 3] [--seconds 20]"``
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from bench.gateway_cost import wait_for
+from bench.load import Result, Target, load, median
+from bench.report import write
+from tests import stack
+from workers.engines.models.prepare import prepare
+from workers.engines.vllm_arguments import arguments as vllm_arguments
+
+TOKENS = 64
+CONCURRENCIES = (1, 8, 32)
+BODY = '{"ignore_eos": true, "min_tokens": %d, "temperature": 0}' % TOKENS
+
+
+@contextmanager
+def sluice(directory: Path) -> Iterator[Target]:
+    """Sluice with the real engine."""
+    with stack.start(directory / "data", "--engine", "vllm", "--no-flower") as running:
+        yield Target("sluice", running.base_url, running.api_key, settings.SLUICE.model_name)
+
+
+@contextmanager
+def vllm_server(directory: Path) -> Iterator[Target]:
+    """vLLM's own server with the arguments that our engine gets."""
+    model = str(prepare(settings.SLUICE, lambda text: print(text, file=sys.stderr)))
+    port = stack.free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
+    command += [*vllm_arguments(settings.SLUICE, model, on_cpu=True), "--disable-uvicorn-access-log"]
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    with (directory / "vllm.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environ, cwd=directory)
+    try:
+        target = Target("vllm", f"http://127.0.0.1:{port}/v1", "none", settings.SLUICE.model_name)
+        wait_for(target)
+        yield target
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def measure(targets: list[Target], rounds: int, seconds: float) -> list[Result]:
+    """Streams at each concurrency on each target, in turns."""
+    runs = []
+    for number in range(rounds):
+        for concurrency in CONCURRENCIES:
+            for target in targets if number % 2 == 0 else targets[::-1]:
+                options = ("--stream", "--unique", "--max-tokens", str(TOKENS), "--warmup", "5", "--timeout", "120")
+                run = load(target, concurrency, seconds, *options, body=BODY)
+                run["tokens_per_s"] = run["rps"] * TOKENS
+                runs.append(run)
+                print(f"  {target.name} c={concurrency}: {run['tokens_per_s']:.0f} tokens/s", file=sys.stderr)
+    return runs
+
+
+def summarise(runs: list[Result]) -> list[dict[str, Any]]:
+    """A row for each concurrency: both, their ratio, and the gain over one at a time."""
+
+    def of(name: str, concurrency: int) -> list[Result]:
+        return [run for run in runs if run["label"] == name and run["concurrency"] == concurrency]
+
+    alone = median(of("sluice", 1), "tokens_per_s")
+    rows = []
+    for concurrency in CONCURRENCIES:
+        ours, theirs = of("sluice", concurrency), of("vllm", concurrency)
+        rows.append(
+            {
+                "at once": concurrency,
+                "Sluice tokens/s": median(ours, "tokens_per_s"),
+                "vLLM tokens/s": median(theirs, "tokens_per_s"),
+                "ratio": median(ours, "tokens_per_s") / median(theirs, "tokens_per_s"),
+                "times one at a time": median(ours, "tokens_per_s") / alone,
+                "Sluice TTFT p50 ms": median(ours, "ttft_p50"),
+                "vLLM TTFT p50 ms": median(theirs, "ttft_p50"),
+                "Sluice TTFT p99 ms": median(ours, "ttft_p99"),
+                "vLLM TTFT p99 ms": median(theirs, "ttft_p99"),
+            }
+        )
+    return rows
+
+
+def main(arguments: list[str]) -> None:
+    """Measure and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as started:
+        targets = [started.enter_context(sluice(Path(name))), started.enter_context(vllm_server(Path(name)))]
+        runs = measure(targets, options.rounds, options.seconds)
+    write("engine", f'make bench ARGS="engine {" ".join(arguments)}"', summarise(runs), runs)
