@@ -1,7 +1,7 @@
 """What the person at the terminal sees, and a log of it."""
 
 import contextlib
-import os
+import shutil
 import time
 from typing import IO
 
@@ -47,7 +47,7 @@ class Console:
     def status(self, text: str) -> None:
         """Show what is going on: in place on a terminal, else as a line when it changes and not too often."""
         if self._is_terminal:
-            width = os.get_terminal_size(self._out.fileno()).columns or 80
+            width = shutil.get_terminal_size().columns
             line = f"[{self.elapsed_s:6.1f} s] {text}"[: width - 1]
             self._write(_CLEAR_LINE + self._paint(_DIM, line))
             self._is_status_shown = True

@@ -68,7 +68,7 @@ class Family:
 
     def next_start_in_s(self) -> float | None:
         """Seconds until a child that died is due again; None when none waits."""
-        times = [child.next_start_at for child in self._children.values() if child.is_waiting]
+        times = [child.next_start_at for child in self._children.values() if child.is_waiting and child.failures]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _environment(self, unit: Unit) -> dict[str, str]:

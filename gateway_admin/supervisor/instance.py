@@ -49,6 +49,8 @@ class Instance:
 
     def run(self, choose: random.Random) -> int:
         """Bring everything up, keep it up until asked to stop, take it down; return the exit status."""
+        config = self.options.config
+        self.console.say(f"Sluice: engine {config.engine}, model {config.model_name}, data in {self.options.data_dir}")
         adopt_orphans()
         signals = Signals()
         environ = _child_environ(self.options, self.places)
@@ -73,7 +75,6 @@ class Instance:
         answer = supervisor.first_answer(first_request(self.options))
         if answer is None:
             return 0
-        self.timeline.add("first answer", answer.duration_s)
         ready = self._ready()
         write_ready(self.options.data_dir, ready)
         times = self.timeline.table(self.console.elapsed_s)

@@ -1,5 +1,6 @@
 """The children's log files: one each, the last few starts kept."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from gateway_admin.supervisor.files import PRIVATE_FILE, make_private_directory
 
 KEPT = 3
 _TAIL_BYTES = 64 * 1024
+_SHORT = 200
 
 
 class Logs:
@@ -46,5 +48,17 @@ class Logs:
         return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
 
     def last_line(self, name: str) -> str:
-        """The last line, at most 200 characters; empty when there is none."""
-        return "".join(self.tail(name, 1))[-200:]
+        """The last line, made short for a person; empty when there is none."""
+        return _in_short("".join(self.tail(name, 1)))[-_SHORT:]
+
+
+def _in_short(line: str) -> str:
+    """The event of a line of JSON, with its reason or the last line of its traceback; other lines as they are."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(entry, dict) or "event" not in entry:
+        return line
+    reason = entry.get("reason") or str(entry.get("exception", "")).rpartition("\n")[2]
+    return f"{entry['event']}: {reason}" if reason else str(entry["event"])

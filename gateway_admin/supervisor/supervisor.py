@@ -74,9 +74,10 @@ class Supervisor:
     def keep_up(self) -> None:
         """Restart what dies until asked to stop."""
         while not self.is_stopping:
-            self._turn(self._family.next_start_in_s())
+            self._turn(None)
 
-    def _turn(self, sleep_s: float | None) -> None:
+    def _turn(self, longest_s: float | None) -> None:
+        """Look at everything once, then sleep until a signal, the next start, or for ``longest_s`` seconds."""
         for child, status in self._family.collect_ended():
             self._note_end(child, status)
         try:
@@ -85,7 +86,8 @@ class Supervisor:
             raise StartFailed(f"Cannot start a process: {error}") from error
         for child in self._family.check_up():
             self._note_up(child)
-        self._signals.sleep(sleep_s)
+        waits = [wait_s for wait_s in (longest_s, self._family.next_start_in_s()) if wait_s is not None]
+        self._signals.sleep(min(waits, default=None))
 
     def _note_up(self, child: Child) -> None:
         if child.unit.is_up and not self._is_ready:
@@ -98,12 +100,13 @@ class Supervisor:
             self._note_phase(child)
             self._console.say(f"{child.unit.label}: done")
             return
-        last_line = self._logs.last_line(name)
-        how = f"{name} {_describe(status)}" + (f": {last_line}" if last_line else "")
+        how = f"{name} {_describe(status)}"
         if not self._is_ready and child.failures >= child.unit.attempts:
-            raise StartFailed("\n".join((how, *self._logs.tail(name, _TAIL_LINES), f"Log: {self._logs.path(name)}")))
-        wait_s = child.next_start_at - time.monotonic()
-        self._console.say(f"{how}; starting it again in {max(wait_s, 0):.1f} s")
+            tail = self._logs.tail(name, _TAIL_LINES)
+            raise StartFailed("\n".join((f"{how}. Its log ends with:", *tail, f"({self._logs.path(name)})")))
+        wait_s = max(0.0, child.next_start_at - time.monotonic())
+        reason = self._logs.last_line(name)
+        self._console.say(f"{how}{reason and f' ({reason})'}; starting it again in {wait_s:.1f} s")
 
     def _note_phase(self, child: Child) -> None:
         self._timeline.add(child.unit.label, (child.up_at or 0.0) - (child.first_started_at or 0.0))

@@ -49,8 +49,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **given: Any) -> None:
         options = _read_options(given)
         console = Console(sys.stdout, no_color=bool(os.environ.get("NO_COLOR")) or given["no_color"])
-        config = options.config
-        console.say(f"Sluice: engine {config.engine}, model {config.model_name}, data in {options.data_dir}")
         timeline = Timeline(earlier=_earlier(given["times"]))
         try:
             status = run_instance(options, console, timeline)
