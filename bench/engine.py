@@ -7,6 +7,7 @@ time, in turns (A B A B), every prompt is different, every answer has the same n
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from workers.engines.vllm_arguments import arguments as vllm_arguments
 
 TOKENS = 64
 CONCURRENCIES = (1, 8, 32)
-BODY = '{"ignore_eos": true, "min_tokens": %d, "temperature": 0}' % TOKENS
+BODY = json.dumps({"ignore_eos": True, "min_tokens": TOKENS, "temperature": 0})
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the gateway itself costs: the simulator at zero cost of time behind Sluice, a fake upstream behind LiteLLM proxy.
+"""What the gateway itself costs: the simulator at no cost of time behind Sluice, a fake upstream behind LiteLLM proxy.
 
 Both answer the same request (16 chunks) on the same machine under the same load generator, in turns. For Sluice the
 CPU of everything counts: gateway, worker with its (simulated) engine, settlement and Valkey. For LiteLLM the proxy
@@ -9,6 +9,7 @@ a virtual environment with ``litellm[proxy]==1.105.7``) only Sluice is measured.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def measure(targets: list[Target], rounds: int, seconds: float) -> list[Result]:
         for concurrency, stream in MODES:
             for target in targets:
                 options = ["--max-tokens", str(CHUNKS), *(["--stream"] if stream else [])]
-                body = '{"metadata": {"sim": "tokens=%d"}}' % CHUNKS if target.name == "sluice" else ""
+                body = json.dumps({"metadata": {"sim": f"tokens={CHUNKS}"}}) if target.name == "sluice" else ""
                 runs.append(load(target, concurrency, seconds, *options, body=body))
                 print(f"  {target.name} c={concurrency} stream={stream}: {runs[-1]['rps']} requests/s", file=sys.stderr)
     return runs

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import django
-from celery.signals import worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 
 from domain.qos import QosClass
 from tracing import logs, metrics
@@ -38,6 +38,7 @@ def main() -> int:
         log.critical("engine_not_in_service", reason=str(error))
         return EXIT_NO_ENGINE
     worker_shutting_down.connect(lambda **_: threading.Thread(target=home.drain, daemon=True).start(), weak=False)
+    worker_ready.connect(lambda sender, **_: home.announce_by(sender.event_dispatcher), weak=False)
     threading.Thread(target=_leave_when_dead, args=(home,), daemon=True).start()
     try:
         app.worker_main(celery_arguments(worker_id))

@@ -11,6 +11,7 @@ from redis.backoff import ExponentialBackoff
 
 from domain.config import Config
 from tracing import logs
+from workers.announcer import Dispatcher
 from workers.engines.port import Engine, EngineDead, EngineInfo
 from workers.heart import Heart
 from workers.ready.ready_set import ReadySet
@@ -69,6 +70,10 @@ class Host:
     def claim_and_run(self, trigger: str) -> BatchReport:
         """Serve one ticket; blocks until its items have ended."""
         return self._call(self._runner.claim_and_run(trigger))
+
+    def announce_by(self, dispatcher: Dispatcher) -> None:
+        """Show batches that come without a ticket through Celery's events."""
+        self._runner.announcer.attach(dispatcher)
 
     def wait_for_death(self, timeout_s: float) -> str:
         """Why the engine died, or "" while it lives."""

@@ -22,6 +22,7 @@ from domain.qos import POLICIES, QosClass
 from domain.usage import Usage
 from tracing import logs, metrics
 from workers import wire
+from workers.announcer import Announcer
 from workers.engines.port import Engine, EngineDead, EngineInfo, Job, RequestFailed, RequestRejected
 from workers.outbox import Outbox
 from workers.ready.item import Claim, ClaimedItem, Ending
@@ -32,6 +33,7 @@ from workers.state import DRAINING, FAILED, READY, OwnState
 log = logs.get(__name__)
 
 LOSE_RETRY_S = 0.2
+BATCH_TASK = "sluice.batch"
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Runner:
         self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self.announcer = Announcer()
 
     async def serve(self, info: EngineInfo, on_dead: Callable[[str], None]) -> None:
         """Begin to take work. ``on_dead`` is called once, with the reason, when the engine is gone."""
@@ -90,10 +93,15 @@ class Runner:
         batch_id = f"b-{secrets.token_hex(6)}"
         claim = await self._claim(batch_id, trigger)
         report = BatchReport(batch_id, len(claim.items), claim.waiting, claim.other_worker)
-        tasks = [task for item in claim.items if (task := self._running[item.request_id].task)]
+        await self._ended(claim)
+        return report
+
+    async def _ended(self, claim: Claim) -> None:
+        """Wait until all items of a batch have ended."""
+        held = [self._running.get(item.request_id) for item in claim.items]
+        tasks = [running.task for running in held if running and running.task]
         if tasks:
             await asyncio.wait(tasks)
-        return report
 
     async def _claim(self, batch_id: str, trigger: str) -> Claim:
         async with self._claiming:
@@ -139,10 +147,21 @@ class Runner:
         while True:
             await self._pull_wanted.wait()
             self._pull_wanted.clear()
+            batch_id = f"b-{secrets.token_hex(6)}"
             try:
-                await self._claim(f"b-{secrets.token_hex(6)}", "pull")
+                claim = await self._claim(batch_id, "pull")
             except (RedisError, OSError) as error:
                 log.warning("pull_failed", error=str(error))  # the heart asks again
+                continue
+            kwargs: dict[str, object] = {"model": self._own.model, "rung_by": "room came free"}
+            if claim.items and self.announcer.started(batch_id, BATCH_TASK, kwargs):
+                self._announced = asyncio.create_task(self._announce(batch_id, claim), name=batch_id)
+
+    async def _announce(self, batch_id: str, claim: Claim) -> None:
+        started = time.monotonic()
+        await self._ended(claim)
+        result: dict[str, object] = {"batch_id": batch_id, "items": len(claim.items), "still_waiting": claim.waiting}
+        self.announcer.ended(batch_id, result, time.monotonic() - started)
 
     # --- running --------------------------------------------------------------------------------------------------
 

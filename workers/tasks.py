@@ -11,8 +11,7 @@ from celery import Task
 from domain.qos import QosClass
 from workers import host
 from workers.app import app, own_queue_name, queue_name
-
-TICKET = "sluice.batch"
+from workers.runner import BATCH_TASK
 
 
 class TicketResult(TypedDict):
@@ -24,7 +23,7 @@ class TicketResult(TypedDict):
     passed_to: str
 
 
-@app.task(name=TICKET, bind=True)
+@app.task(name=BATCH_TASK, bind=True)
 def batch(
     self: "Task[..., TicketResult]", model: str, qos_class: str, rung_by: str, passed_on: bool = False
 ) -> TicketResult:
