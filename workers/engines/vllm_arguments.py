@@ -27,6 +27,8 @@ def arguments(config: Config, model: str, *, on_cpu: bool) -> list[str]:
     options += ["--max-num-batched-tokens", str(config.max_num_batched_tokens)]
     options += ["--enable-prefix-caching", "--enable-chunked-prefill", "--scheduling-policy", "priority"]
     options += ["--enable-prompt-tokens-details", "--fingerprint-mode", "hash", "--no-use-tqdm-on-load"]
+    # A called tool's arguments always fit its schema, strict or not: small models would fail at it.
+    options += ["--tool-strict-level", "parameter"]
     if config.max_model_len:
         options += ["--max-model-len", str(config.max_model_len)]
     if on_cpu:

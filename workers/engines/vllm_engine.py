@@ -54,7 +54,7 @@ from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFail
 from workers.engines.vllm_arguments import PROBE_SEQS, arguments, tool_parser
 from workers.engines.vllm_chunks import last_chunks, with_delivered
 from workers.engines.vllm_meter import Meter
-from workers.engines.vllm_request import clean_body, count_seqs, rejection
+from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, rejection
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,7 @@ class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
         self, meter: Meter, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
         asked = prompt.get("prompt_token_ids") or []
+        self._check_length(len(asked), meter)
         meter.begin(request_id, len(asked))
         if meter.resume_tokens:
             prompt = {**prompt, "prompt_token_ids": [*asked, *meter.resume_tokens]}
@@ -127,6 +128,17 @@ class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
             raise
         finally:
             await outputs.aclose()
+
+    def _check_length(self, prompt_tokens: int, meter: Meter) -> None:
+        """Refuse what OpenAI refuses, where vLLM would quietly shorten the answer."""
+        context, wanted = self.model_config.max_model_len, meter.limit or 0
+        if prompt_tokens + wanted > context:
+            meter.failure = VLLMValidationError(
+                f"This model's maximum context length is {context} tokens. However, you requested "
+                f"{prompt_tokens + wanted} tokens ({prompt_tokens} in the prompt, {wanted} in the completion).",
+                parameter=_TOO_LONG[0],
+            )
+            raise meter.failure
 
 
 class VllmEngine:
@@ -198,7 +210,7 @@ class VllmEngine:
     async def run(self, job: Job) -> AsyncIterator[Frame]:
         """Run one job through vLLM's serving layer; see the port for what is raised."""
         body = clean_body(job)
-        meter = Meter(job, count_seqs(body), self._tokens_of(job.delivered_text))
+        meter = Meter(job, count_seqs(body), answer_limit(body), self._tokens_of(job.delivered_text))
         self._meters.add(meter)
         try:
             answer = await self._ask(meter, body)

@@ -24,14 +24,16 @@ class Meter:
     Attributes:
         job: the job.
         seqs: sequences that it occupies.
+        limit: tokens that the client wants at most.
         resume_tokens: token ids of what earlier attempts delivered.
         failure: the error that ended one of its requests.
         exhausted: earlier attempts delivered all tokens that the client allowed.
     """
 
-    def __init__(self, job: Job, seqs: int, resume_tokens: Sequence[int]) -> None:
+    def __init__(self, job: Job, seqs: int, limit: int | None, resume_tokens: Sequence[int]) -> None:
         self.job = job
         self.seqs = seqs
+        self.limit = limit
         self.resume_tokens = list(resume_tokens)
         self.failure: Exception | None = None
         self.exhausted = False

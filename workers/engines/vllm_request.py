@@ -8,7 +8,7 @@ from workers.engines.port import Job, RequestRejected
 
 _BOTH = frozenset(
     (
-        *("model", "n", "seed", "stop", "temperature", "top_p", "top_k", "min_p", "max_tokens", "min_tokens"),
+        *("n", "seed", "stop", "temperature", "top_p", "top_k", "min_p", "max_tokens", "min_tokens"),
         *("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "logprobs", "prompt_logprobs"),
         *("response_format", "structured_outputs", "stop_token_ids", "ignore_eos", "bad_words", "allowed_token_ids"),
         *("skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output", "add_special_tokens"),
@@ -33,7 +33,7 @@ def clean_body(job: Job) -> dict[str, Any]:
     """The body's known fields with our own beside them.
 
     A list of what passes, since vLLM has fields that reach into its scheduler, its cache or other requests; clients'
-    unknown fields are dropped, as OpenAI tolerates them.
+    unknown fields are dropped, as OpenAI tolerates them. So is the model's name: the gateway chose this engine by it.
 
     Raises:
         RequestRejected: not a JSON object.
@@ -62,6 +62,13 @@ def count_seqs(body: dict[str, Any]) -> int:
     several = isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
     choices = body.get("n")
     return (choices if isinstance(choices, int) and choices > 0 else 1) * (len(prompt) if several and prompt else 1)
+
+
+def answer_limit(body: dict[str, Any]) -> int | None:
+    """Tokens that the client wants at most; None if it does not say."""
+    wanted = body.get("max_completion_tokens")
+    wanted = body.get("max_tokens") if wanted is None else wanted
+    return wanted if isinstance(wanted, int) else None
 
 
 def rejection(status: int, message: str, param: str | None, code: str | None = None) -> RequestRejected:

