@@ -5,11 +5,14 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
+from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
 
 # The reference describes the data plane and is open to its users, who have no login here.
-_schema = SpectacularAPIView.as_view(urlconf="gateway.urls", permission_classes=[], authentication_classes=[])
+_schema = SpectacularAPIView.as_view(
+    urlconf="gateway.urls", custom_settings=SCHEMA_SETTINGS, permission_classes=[], authentication_classes=[]
+)
 _docs = SpectacularSwaggerView.as_view(url_name="schema", permission_classes=[], authentication_classes=[])
 
 urlpatterns: list[URLPattern | URLResolver] = [
