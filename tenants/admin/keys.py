@@ -106,9 +106,7 @@ class ApiKeyAdmin(ModelAdmin):
 
     def _show_once(self, request: HttpRequest, key: ApiKey, plaintext: str) -> HttpResponse:
         context = {"title": _("New API key"), "key": key, "plaintext": plaintext, "key_url": _change_url(key)}
-        response = self._page(request, "keys/created.html", context)
-        response["Cache-Control"] = "no-store"
-        return response
+        return self._page(request, "keys/created.html", context)
 
     def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> TemplateResponse:
         common = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}

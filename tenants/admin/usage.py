@@ -12,12 +12,12 @@ from unfold.contrib.filters.admin import (
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
     FieldTextFilter,
-    RangeDateTimeFilter,
 )
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
 from domain.outcome import Outcome
+from tenants.admin.time_range import TimeRangeFilter
 from tenants.models import UsageRecord
 
 _OUTCOME_COLOURS = {
@@ -54,7 +54,7 @@ class UsageRecordAdmin(ModelAdmin):
         ("qos_class", ChoicesDropdownFilter),
         ("outcome", ChoicesDropdownFilter),
         ("model", FieldTextFilter),
-        ("finished_at", RangeDateTimeFilter),
+        ("finished_at", TimeRangeFilter),
     )
     list_filter_submit = True
     list_fullwidth = True
