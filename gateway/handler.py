@@ -5,6 +5,7 @@ plane touches the ORM, so there are no connections to close and no thread is nee
 """
 
 import time
+from contextlib import suppress
 
 from django.core.handlers.asgi import ASGIHandler
 from django.http import Http404, HttpResponse
@@ -47,7 +48,9 @@ class DataPlane(ASGIHandler):
             await self._send_error(error, its_colour, started_s, send)
         except Exception:
             log.exception("request_failed", path=scope["path"][:200])
-            await self._send_error(refuse(Refusal.INTERNAL), its_colour, started_s, send)
+            # An answer that had begun cannot become an error: the server then closes the connection in the middle.
+            with suppress(RuntimeError):
+                await self._send_error(refuse(Refusal.INTERNAL), its_colour, started_s, send)
 
     async def _respond(self, scope: Scope, receive: Receive, its_colour: colour.Colour) -> HttpResponse | Answer:
         match = self._resolve(scope["path"])

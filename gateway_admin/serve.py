@@ -9,6 +9,7 @@ from typing import Literal
 import uvicorn
 from django.conf import settings
 
+from gateway_admin.http_protocol import BoundedProtocol
 from tracing import logs
 
 BACKLOG = 2048
@@ -34,7 +35,7 @@ def server_config(application: object, lifespan: Literal["on", "off"] = "on") ->
     return uvicorn.Config(
         application,  # type: ignore[arg-type]  # uvicorn wants its own spelling of an ASGI application
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan=lifespan,
         log_config=None,

@@ -1,6 +1,6 @@
 """The messages of a chat."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -91,7 +91,7 @@ class Assistant(Shape, tag_field="role", tag="assistant"):
     function_call: CalledFunction | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    annotations: list[object] | None = None
+    annotations: list[dict[str, Any]] | None = None
     audio: AudioReference | None = None
 
 

@@ -63,7 +63,7 @@ def test_every_tier_is_told_by_a_name_that_the_classes_know(tier: str, known: st
         {"role": "assistant", "content": None, "tool_calls": [ASSISTANT_CALL]},
         {"role": "assistant", "tool_calls": [ASSISTANT_CALL]},
         {"role": "assistant", "content": "x", "tool_calls": None, "function_call": None, "refusal": None,
-         "annotations": [], "audio": None},
+         "annotations": [{"type": "url_citation"}], "audio": None},
         {"role": "tool", "content": "42", "tool_call_id": "c1"},
         {"role": "function", "content": None, "name": "look_up"},
     ],
