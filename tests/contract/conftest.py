@@ -12,7 +12,15 @@ from workers.engines.port import Engine
 
 ENGINES = [
     pytest.param("simulator", id="simulator"),
-    pytest.param("vllm", id="vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(600)]),
+    pytest.param(
+        "vllm",
+        id="vllm",
+        marks=[
+            pytest.mark.vllm,
+            pytest.mark.timeout(600),
+            pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # vLLM and torch warn of themselves
+        ],
+    ),
 ]
 
 

@@ -56,12 +56,13 @@ class Reply:
 
 
 def chat(content: str, *, stream: bool = True, **fields: Any) -> Job:
-    """A greedy chat job of at most 12 tokens, unless ``fields`` say otherwise."""
+    """A greedy chat job of 12 tokens, unless ``fields`` say otherwise."""
     body = {
         "model": "any",
         "messages": [{"role": "user", "content": content}],
         "temperature": 0,
         "max_tokens": 12,
+        "ignore_eos": True,
         "stream": stream,
         **fields,
     }
@@ -69,8 +70,16 @@ def chat(content: str, *, stream: bool = True, **fields: Any) -> Job:
 
 
 def completion(prompt: Any, *, stream: bool = True, **fields: Any) -> Job:
-    """A greedy completions job of at most 12 tokens, unless ``fields`` say otherwise."""
-    body = {"model": "any", "prompt": prompt, "temperature": 0, "max_tokens": 12, "stream": stream, **fields}
+    """A greedy completions job of 12 tokens, unless ``fields`` say otherwise."""
+    body = {
+        "model": "any",
+        "prompt": prompt,
+        "temperature": 0,
+        "max_tokens": 12,
+        "ignore_eos": True,
+        "stream": stream,
+        **fields,
+    }
     return Job(str(uuid4()), "completions", json.dumps(body).encode(), stream, cache_salt="a" * 32)
 
 

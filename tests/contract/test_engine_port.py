@@ -108,7 +108,7 @@ async def test_each_prompt_of_a_list_is_answered(engine: Engine) -> None:
 
 
 async def test_max_tokens_ends_with_length(engine: Engine) -> None:
-    reply = await ask(engine, chat(QUESTION, max_tokens=3, ignore_eos=True))
+    reply = await ask(engine, chat(QUESTION, max_tokens=3))
 
     assert reply.finish_reasons == [["length"]]
     assert reply.usage.completion_tokens == 3
@@ -116,7 +116,7 @@ async def test_max_tokens_ends_with_length(engine: Engine) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_stop_string_is_honoured_even_across_tokens(engine: Engine, stream: bool) -> None:
-    fields: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True}
+    fields: dict[str, Any] = {"max_tokens": 24}
     free = await ask(engine, chat(QUESTION, **fields))
     seam = len("".join(_pieces(free)[:7]))
     stop = free.text[seam - 2 : seam + 2]
@@ -138,8 +138,7 @@ def _pieces(reply: Reply) -> list[str]:
 
 async def test_equal_seeds_give_equal_answers(engine: Engine) -> None:
     first, second, other = [
-        (await ask(engine, chat(QUESTION, temperature=1, seed=seed, max_tokens=16, ignore_eos=True))).text
-        for seed in (7, 7, 8)
+        (await ask(engine, chat(QUESTION, temperature=1, seed=seed, max_tokens=16))).text for seed in (7, 7, 8)
     ]
 
     assert first == second != other
@@ -187,7 +186,7 @@ async def test_json_schema_is_satisfied(engine: Engine) -> None:
         "additionalProperties": False,
     }
     wanted = {"type": "json_schema", "json_schema": {"name": "thing", "schema": schema, "strict": True}}
-    reply = await ask(engine, chat(QUESTION, stream=False, response_format=wanted, max_tokens=60))
+    reply = await ask(engine, chat(QUESTION, stream=False, response_format=wanted, max_tokens=60, ignore_eos=False))
     made = json.loads(reply.text)
 
     assert set(made) == {"kind", "afloat"}
@@ -200,14 +199,14 @@ async def test_a_named_tool_is_called_with_valid_arguments(engine: Engine) -> No
     function = {"name": "set_gate", "parameters": {**parameters, "additionalProperties": False}}
     choice = {"type": "function", "function": {"name": "set_gate"}}
     tools = [{"type": "function", "function": function}]
-    fields: dict[str, Any] = {"tools": tools, "tool_choice": choice, "max_tokens": 60}
+    fields: dict[str, Any] = {"tools": tools, "tool_choice": choice, "max_tokens": 60, "ignore_eos": False}
     whole = await ask(engine, chat(QUESTION, stream=False, **fields))
     streamed = await ask(engine, chat(QUESTION, **fields))
 
     (call,) = whole.objects[0]["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "set_gate"
     assert isinstance(json.loads(call["function"]["arguments"])["open"], bool)
-    assert _streamed_arguments(streamed) == call["function"]["arguments"]
+    assert json.loads(_streamed_arguments(streamed)) == json.loads(call["function"]["arguments"])
 
 
 def _streamed_arguments(reply: Reply) -> str:
@@ -281,7 +280,7 @@ async def test_an_idle_engine_has_all_its_room(engine: Engine) -> None:
 
 
 async def test_a_running_job_takes_room(engine: Engine) -> None:
-    async with aclosing(opened(engine, chat(QUESTION, max_tokens=400, ignore_eos=True))) as frames:
+    async with aclosing(opened(engine, chat(QUESTION, max_tokens=400))) as frames:
         await anext(frames)
         room = engine.room()
 
@@ -291,7 +290,7 @@ async def test_a_running_job_takes_room(engine: Engine) -> None:
 
 @pytest.mark.parametrize("choices", [1, 2])
 async def test_closing_a_stream_frees_its_room(engine: Engine, choices: int) -> None:
-    job = chat(QUESTION, max_tokens=400, ignore_eos=True, n=choices, temperature=1)
+    job = chat(QUESTION, max_tokens=400, n=choices, temperature=1)
     async with aclosing(opened(engine, job)) as frames:
         await anext(frames)
 
@@ -300,7 +299,7 @@ async def test_closing_a_stream_frees_its_room(engine: Engine, choices: int) -> 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_cancelling_the_task_frees_its_room(engine: Engine, stream: bool) -> None:
-    task = asyncio.create_task(ask(engine, chat(QUESTION, stream=stream, max_tokens=400, ignore_eos=True)))
+    task = asyncio.create_task(ask(engine, chat(QUESTION, stream=stream, max_tokens=400)))
     while engine.room().free_seqs == MAX_NUM_SEQS:
         await asyncio.sleep(0)
     task.cancel()
@@ -345,14 +344,16 @@ async def test_prefixes_are_shared_within_a_salt_only(engine: Engine, make: Any)
 # --- continuation -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [chat, completion])
+@pytest.mark.parametrize(
+    ("make", "prompt"), [(chat, QUESTION), (completion, "Once upon a time there was a river that")]
+)
 @pytest.mark.parametrize("taken", [2, 5, 9])
-async def test_a_cut_answer_continues_exactly(engine: Engine, make: Any, taken: int) -> None:
-    fields: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True}
-    whole = await ask(engine, make(QUESTION, **fields))
+async def test_a_cut_answer_continues_exactly(engine: Engine, make: Any, prompt: str, taken: int) -> None:
+    # A model's silent end token cannot be seen in the text that was delivered, so none may be stepped over here.
+    whole = await ask(engine, make(prompt, ignore_eos=False))
     cut = Reply(whole.frames[:taken])
     delivered = replace(
-        make(QUESTION, **fields),
+        make(prompt, ignore_eos=False),
         delivered_text=cut.text,
         delivered_tokens=cut.usage.completion_tokens,
     )
@@ -390,7 +391,7 @@ async def test_a_stopped_engine_is_dead_and_starts_again(engine: Engine) -> None
 
 
 async def test_stopping_ends_jobs_under_way_with_engine_dead(engine: Engine) -> None:
-    frames = opened(engine, chat(QUESTION, max_tokens=400, ignore_eos=True))
+    frames = opened(engine, chat(QUESTION, max_tokens=400))
     await anext(frames)
     rest = asyncio.create_task(_drain(frames))
     await engine.stop()
