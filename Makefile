@@ -2,7 +2,7 @@
 # ARGS goes to the program behind the target: make up ARGS="--engine simulator --port 18101 --data-dir D"
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-ARGS ?=
+export ARGS ?=
 # Where torch for CPUs comes from when pip's own sources do not have it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -24,7 +24,7 @@ help:
 	@echo "make clean   remove the environment and all caches, never data"
 
 up:
-	@$(INSTALL) --for-up '$(ARGS)'
+	@$(INSTALL) --for-up "$$ARGS"
 	@exec $(VENV_PYTHON) manage.py up --times .venv/install-times.json $(ARGS)
 
 down:

@@ -27,6 +27,7 @@ TIMES = VENV / "install-times.json"
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check")
 _TELL_EVERY_S = 10.0
 _POLL_S = 0.2
+_STEPS = ("Collecting", "Downloading", "Building", "Installing", "Preparing")
 
 
 class InstallFailed(Exception):
@@ -212,12 +213,18 @@ def _run(command: list[str], progress: Progress) -> None:
         try:
             while process.poll() is None:
                 time.sleep(_POLL_S)
-                progress.tick(started, _last_lines(1).strip())
+                progress.tick(started, _latest_step())
         finally:
             process.kill()
             process.wait()
     if process.returncode:
         raise InstallFailed(f"Failed: {shlex.join(command)}\n{_last_lines(12)}")
+
+
+def _latest_step() -> str:
+    """What pip does now, without its warnings and details."""
+    steps = [line.strip() for line in _last_lines(40).splitlines()]
+    return next((step for step in reversed(steps) if step.startswith(_STEPS)), "")
 
 
 def _last_lines(number: int) -> str:

@@ -39,8 +39,9 @@ class Console:
         """Print a line with its time, and log it."""
         stamp = f"[{self.elapsed_s:6.1f} s]"
         if self._log:
-            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-            self._log.flush()
+            with contextlib.suppress(OSError):  # a full disk is the children's trouble, not a reason to leave them
+                self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+                self._log.flush()
         self._clear_status()
         self._write(f"{self._paint(_DIM, stamp)} {text}\n")
 

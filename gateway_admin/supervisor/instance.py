@@ -21,7 +21,7 @@ from gateway_admin.supervisor.plan import Places, first_request, make_plan
 from gateway_admin.supervisor.ports import StablePorts, free_port, listen
 from gateway_admin.supervisor.ready_file import Ready, remove_ready, write_ready
 from gateway_admin.supervisor.signals import Signals
-from gateway_admin.supervisor.spawn import adopt_orphans
+from gateway_admin.supervisor.spawn import adopt_orphans, raise_file_limit
 from gateway_admin.supervisor.stopping import Stopping
 from gateway_admin.supervisor.strays import end_strays, remove_records
 from gateway_admin.supervisor.supervisor import StartFailed, Supervisor
@@ -52,6 +52,7 @@ class Instance:
         config = self.options.config
         self.console.say(f"Sluice: engine {config.engine}, model {config.model_name}, data in {self.options.data_dir}")
         adopt_orphans()
+        raise_file_limit()
         signals = Signals()
         environ = _child_environ(self.options, self.places)
         family = Family(self.options.data_dir, environ, self.logs, lambda: free_port(choose))

@@ -3,9 +3,11 @@
 import os
 import select
 import signal
+import time
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SAME_REQUEST_S = 0.3
 
 
 class Signals:
@@ -17,6 +19,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.stops = 0
+        self._stopped_at = -_SAME_REQUEST_S
         self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in STOPPING:
@@ -33,4 +36,8 @@ class Signals:
             os.read(self._read_end, 4096)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        self.stops += 1
+        # One request may arrive twice: from the terminal or a service manager, and again through make.
+        now = time.monotonic()
+        if now - self._stopped_at >= _SAME_REQUEST_S:
+            self._stopped_at = now
+            self.stops += 1

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_MOST_FILES = 65_536
 # Loaded before any fork: the dynamic loader must not run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -16,6 +18,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def adopt_orphans() -> None:
     """Make this process the parent of its descendants' orphans, so that it can find and end them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def raise_file_limit() -> None:
+    """Let the children hold as many connections as the system allows, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def spawn(

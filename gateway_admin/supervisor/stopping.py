@@ -24,7 +24,6 @@ class Stopping:
         self._family = family
         self._signals = signals
         self._console = console
-        self._asked_before = signals.stops
 
     def run(self) -> None:
         """Stop all stages in order; another request to stop meanwhile ends everything at once."""
@@ -36,7 +35,7 @@ class Stopping:
 
     @property
     def _is_hurried(self) -> bool:
-        return self._signals.stops > max(self._asked_before, 1)
+        return self._signals.stops > 1
 
     def _stop(self, members: list[Child], stage: Stage) -> None:
         self._console.status(f"stopping {', '.join(child.unit.name for child in members)}")
