@@ -3,7 +3,9 @@
 import argparse
 import gc
 import os
+import signal
 import socket
+import sys
 from typing import Literal
 
 import uvicorn
@@ -27,6 +29,9 @@ def main() -> None:
     # What was imported lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    # uvicorn sends itself the signal again once it has shut down in order; that is an end, not an accident.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     uvicorn.Server(server_config(application)).run(sockets=[_listener(options)])
 
 
