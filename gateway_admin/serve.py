@@ -12,7 +12,7 @@ import uvicorn
 from django.conf import settings
 
 from gateway_admin.http_protocol import BoundedProtocol
-from tracing import logs
+from tracing import logs, metrics
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
@@ -26,6 +26,8 @@ def main() -> None:
     from gateway_admin.asgi import application
 
     logs.configure(settings.SLUICE.log_level, settings.SLUICE.gateway_id or "gateway")
+    # The public /metrics is answered by whichever gateway accepts; this port is this one's alone.
+    metrics.serve(settings.SLUICE.metrics_port)
     # What was imported lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
