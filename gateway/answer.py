@@ -12,7 +12,7 @@ from domain.usage import Usage
 from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.relay import End, Relay
-from gateway.resume import only_role, read_delivered
+from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
 from tracing import logs, metrics
 from workers.ready.item import Admitted, NewItem
@@ -26,8 +26,18 @@ LAST = b"data: [DONE]\n\n"
 class Answer:
     """Writes one answer to an ASGI connection. Made by ``pipeline.submit`` once the item is admitted."""
 
-    def __init__(self, runtime: Runtime, item: NewItem, admitted: Admitted, relay: Relay, started: float) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        item: NewItem,
+        admitted: Admitted,
+        relay: Relay,
+        started: float,
+        *,
+        include_usage: bool = False,
+    ) -> None:
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
+        self._include_usage = include_usage
         self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
         self._committed = False
         self._skip_role = False
@@ -122,9 +132,8 @@ class Answer:
         relay = self._relay
         cause, relay.lost_cause = relay.lost_cause, ""
         so_far = read_delivered(relay.delivered)
-        if so_far.finished:
-            self._cancel(Outcome.COMPLETED, 200, "")
-            relay.end = End(Outcome.COMPLETED, 200)
+        if so_far.finished == self._item.sequences:
+            await self._complete(so_far)
             return
         if so_far.started and not (so_far.plain and self._item.sequences == 1):
             self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
@@ -133,6 +142,13 @@ class Answer:
         tokens = relay.usage.completion_tokens if so_far.text else 0
         await self._requeue(so_far.text, tokens)
         self._skip_role = so_far.started
+
+    async def _complete(self, so_far: Delivered) -> None:
+        """Nothing but the end itself was lost."""
+        self._cancel(Outcome.COMPLETED, 200, "")
+        if self._include_usage and not so_far.counted:
+            await self._write_frames([usage_chunk(self._relay.delivered[0], self._relay.usage)])
+        self._relay.end = End(Outcome.COMPLETED, 200)
 
     async def _requeue(self, text: str, tokens: int) -> None:
         relay, item = self._relay, self._item

@@ -44,7 +44,7 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         raise
     if admitted.ring:
         here.ringer.ring(model, item.qos_class)
-    return Answer(here, item, admitted, relay, started)
+    return Answer(here, item, admitted, relay, started, include_usage=ask.include_usage)
 
 
 def _model(here: Runtime, name: str) -> str:

@@ -2,7 +2,8 @@
 
 import orjson
 
-from gateway.resume import Delivered, only_role, read_delivered
+from domain.usage import Usage
+from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
 
 
 def chat(delta: dict[str, object], finish: str | None = None, index: int = 0, **more: object) -> bytes:
@@ -13,12 +14,12 @@ ROLE = chat({"role": "assistant", "content": ""})
 
 
 def test_nothing_delivered_starts_anew() -> None:
-    assert read_delivered([]) == Delivered("", False, True, False)
+    assert read_delivered([]) == Delivered()
 
 
 def test_text_is_put_together() -> None:
     so_far = read_delivered([ROLE, chat({"content": "Hel"}), chat({"content": "lo 🙂"})])
-    assert so_far == Delivered("Hello 🙂", False, True, True)
+    assert so_far == Delivered("Hello 🙂", 0, True, True)
 
 
 def test_text_of_completions_too() -> None:
@@ -27,7 +28,13 @@ def test_text_of_completions_too() -> None:
 
 
 def test_an_answer_with_its_finish_reason_is_finished() -> None:
-    assert read_delivered([ROLE, chat({}, finish="stop")]).finished
+    assert read_delivered([ROLE, chat({}, finish="stop")]).finished == 1
+
+
+def test_each_choice_is_finished_by_its_own_finish_reason() -> None:
+    frames = [ROLE, chat({"content": "a"}, index=1), chat({"content": "b"}, finish="stop"), chat({}, index=1)]
+    assert read_delivered(frames).finished == 1
+    assert read_delivered([*frames, chat({}, finish="length", index=1)]).finished == 2
 
 
 def test_other_choices_tool_calls_and_logprobs_are_not_plain() -> None:
@@ -38,7 +45,7 @@ def test_other_choices_tool_calls_and_logprobs_are_not_plain() -> None:
 
 def test_the_chunk_of_usage_changes_nothing() -> None:
     usage = orjson.dumps({"choices": [], "usage": {"prompt_tokens": 1}})
-    assert read_delivered([chat({"content": "x"}), usage]).text == "x"
+    assert read_delivered([chat({"content": "x"}), usage]) == Delivered("x", 0, True, True, True)
     assert not only_role(usage)
 
 
@@ -46,3 +53,15 @@ def test_the_opening_chunk_is_recognised() -> None:
     assert only_role(ROLE)
     assert not only_role(chat({"role": "assistant", "content": "x"}))
     assert not only_role(chat({"content": "x"}))
+
+
+def test_a_missing_chunk_of_usage_is_made_like_the_others() -> None:
+    frame = orjson.dumps(
+        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 5, "model": "m", "choices": []}
+    )
+    made = orjson.loads(usage_chunk(frame, Usage(3, 1, 4)))
+    assert made == {
+        **orjson.loads(frame),
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    }
+    assert read_delivered([orjson.dumps(made)]).counted
