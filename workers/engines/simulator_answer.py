@@ -62,7 +62,6 @@ def _uninterrupted(asked: Asked, key: bytes, limit: int) -> Answer:
     if asked.faults.big is not None:
         return _bounded(big_tokens(key, asked.faults.big, limit), limit, "stop")
     length = _length(asked, key, limit)
-    # One token more than allowed tells that the answer was cut.
     count = min(length, limit)
     tokens = multibyte_tokens(count) if asked.faults.utf8 else words(key, count)
     return Answer(tokens, tokens, "stop" if length <= limit else "length")
@@ -72,7 +71,7 @@ def _length(asked: Asked, key: bytes, limit: int) -> int:
     if asked.faults.tokens is not None:
         return asked.faults.tokens
     if asked.ignore_eos:
-        return limit + 1
+        return limit + 1  # more than is allowed, so that the answer is cut and says so
     return max(natural_length(key), asked.min_tokens)
 
 
