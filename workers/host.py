@@ -5,6 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import uvloop
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
@@ -43,7 +44,7 @@ class Host:
     def __init__(self, config: Config, worker_id: str, engine: Engine) -> None:
         self._config, self.worker_id, self._engine = config, worker_id, engine
         self._own = OwnState(config.model_name, config.engine)
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine-loop", daemon=True)
         self._died = threading.Event()
         self._death = ""
