@@ -48,6 +48,9 @@ _BY_SERVICE_TIER: dict[str, QosClass] = {
 
 SERVICE_TIERS: tuple[str, ...] = tuple(_BY_SERVICE_TIER)
 
+SERVED_TIER: dict[QosClass, str] = {QosClass.P0: "priority", QosClass.P1: "default", QosClass.P2: "flex"}
+"""The tier that a request of a class was really served at, as an answer tells it."""
+
 
 def choose_class(service_tier: str | None, best_allowed: QosClass) -> QosClass:
     """Map a client's ``service_tier`` to a class, never better than its plan allows.

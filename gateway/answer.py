@@ -14,6 +14,7 @@ from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.relay import End, Relay
 from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
+from gateway.tier import tier_member, with_tier
 from tracing import logs, metrics
 from workers.ready.item import Admitted, NewItem
 
@@ -35,9 +36,11 @@ class Answer:
         started: float,
         *,
         include_usage: bool = False,
+        tells_tier: bool = False,
     ) -> None:
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
         self._include_usage = include_usage
+        self._tier = tier_member(item.qos_class) if tells_tier else b""
         self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
         self._committed = False
         self._skip_role = False
@@ -89,6 +92,8 @@ class Answer:
         if self._skip_role and only_role(frames[0]):
             frames = frames[1:]
         self._skip_role = False
+        if self._tier:
+            frames = [with_tier(frame, self._tier) for frame in frames]
         if frames:
             await self._write(b"data: " + b"\n\ndata: ".join(frames) + b"\n\n")
 
@@ -123,7 +128,8 @@ class Answer:
             return
         self._settled = True
         metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
-        await self._send_json(200, relay.delivered[0], [])
+        body = relay.delivered[0]
+        await self._send_json(200, with_tier(body, self._tier) if self._tier else body, [])
 
     # --- when something goes wrong ------------------------------------------------------------------------------------
 
@@ -200,6 +206,7 @@ class Answer:
         headers = [
             (b"content-type", content_type),
             (b"openai-processing-ms", b"%d" % took_ms),
+            (b"openai-version", b"2020-10-01"),
             *self._headers,
             *extra,
         ]

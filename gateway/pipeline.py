@@ -44,7 +44,9 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         raise
     if admitted.ring:
         here.ringer.ring(model, item.qos_class)
-    return Answer(here, item, admitted, relay, started, include_usage=ask.include_usage)
+    return Answer(
+        here, item, admitted, relay, started, include_usage=ask.include_usage, tells_tier=ask.service_tier is not None
+    )
 
 
 def _model(here: Runtime, name: str) -> str:
