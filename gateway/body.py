@@ -30,9 +30,7 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await _read(receive, limit)
     except TimeoutError:
-        raise ApiError(
-            408, "The body took too long to arrive.", code="timeout", headers={"connection": "close"}
-        ) from None
+        raise refuse(Refusal.BODY_TOO_SLOW, headers={"connection": "close"}) from None
 
 
 def _announced(headers: Headers) -> int:

@@ -16,6 +16,7 @@ class Refusal(StrEnum):
     INVALID_BODY = "invalid_body"
     INVALID_HEADER = "invalid_header"
     BODY_TOO_LARGE = "body_too_large"
+    BODY_TOO_SLOW = "body_too_slow"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     UNKNOWN_PATH = "unknown_path"
@@ -33,7 +34,6 @@ class Refusal(StrEnum):
     TTL = "ttl"
     NO_BACKEND = "no_backend"
     STORE_UNAVAILABLE = "store_unavailable"
-    STOPPING = "stopping"
     REJECTED = "rejected"
     CANCELLED = "cancelled"
     ENGINE_FAILED = "engine_failed"
@@ -66,6 +66,7 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.INVALID_BODY: Entry(400, _INVALID, None, "The body is not a valid request for this endpoint."),
     Refusal.INVALID_HEADER: Entry(400, _INVALID, "invalid_header", "A header of the request is malformed or repeated."),
     Refusal.BODY_TOO_LARGE: Entry(413, _INVALID, "request_too_large", "The body is too large. Send a shorter one."),
+    Refusal.BODY_TOO_SLOW: Entry(408, _INVALID, "timeout", "The body took too long to arrive. Send it again."),
     Refusal.UNSUPPORTED_MEDIA_TYPE: Entry(
         415, _INVALID, "unsupported_media_type", "Send the body as JSON, with 'Content-Type: application/json'."
     ),
@@ -109,9 +110,6 @@ TABLE: dict[Refusal, Entry] = {
     ),
     Refusal.STORE_UNAVAILABLE: Entry(
         503, _SERVER, "service_unavailable", "The gateway cannot check limits at the moment. Come back shortly.", 1_000
-    ),
-    Refusal.STOPPING: Entry(
-        503, _SERVER, "service_unavailable", "This gateway is shutting down. Send the request again.", 1_000
     ),
     Refusal.REJECTED: Entry(400, _INVALID, None, "The model cannot take this request."),
     Refusal.CANCELLED: Entry(499, _INVALID, "cancelled", "The client closed the connection."),
