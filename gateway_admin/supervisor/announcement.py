@@ -32,7 +32,7 @@ def _addresses(ready: Ready) -> list[str]:
 
 
 def _curl(ready: Ready, model: str) -> str:
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": QUESTION}]})
+    body = json.dumps({"model": model, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]})
     return (
         f"curl {ready.base_url}/chat/completions -H 'Authorization: Bearer {ready.api_key}' "
         f"-H 'Content-Type: application/json' -d '{body}'"
@@ -40,11 +40,11 @@ def _curl(ready: Ready, model: str) -> str:
 
 
 def _python(ready: Ready, model: str) -> str:
-    messages = f'[{{"role": "user", "content": "{QUESTION}"}}]'
+    question = f'model="{model}", temperature=0, messages=[{{"role": "user", "content": "{QUESTION}"}}]'
     return "\n".join(
         (
             "from openai import OpenAI",
             f'client = OpenAI(base_url="{ready.base_url}", api_key="{ready.api_key}")',
-            f'print(client.chat.completions.create(model="{model}", messages={messages}).choices[0].message.content)',
+            f"print(client.chat.completions.create({question}).choices[0].message.content)",
         )
     )
