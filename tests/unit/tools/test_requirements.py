@@ -18,11 +18,16 @@ def pins(name: str) -> dict[str, str]:
     return {canonicalize_name(package): version for package, _, version in (line.partition("==") for line in exact)}
 
 
-def test_no_list_repeats_what_another_pins() -> None:
+def test_no_list_repeats_what_the_gateway_pins() -> None:
     gateway = pins("gateway.txt")
     for path in DIRECTORY.glob("*.txt"):
         if path.name != "gateway.txt":
             assert not gateway.keys() & pins(path.name).keys(), path.name
+
+
+def test_developers_and_the_engine_agree_on_what_both_need() -> None:
+    engine, dev = pins("engine-cpu.txt"), pins("dev.txt")
+    assert {name for name in engine.keys() & dev.keys() if engine[name] != dev[name]} == set()
 
 
 @pytest.mark.parametrize("package", sorted(pins("gateway.txt")))
