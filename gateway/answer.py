@@ -8,7 +8,6 @@ import orjson
 from redis.exceptions import RedisError
 
 from domain.outcome import Outcome
-from domain.usage import Usage
 from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.relay import End, Relay
@@ -16,12 +15,14 @@ from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
 from gateway.tier import tier_member, with_tier
 from tracing import logs, metrics
-from workers.ready.item import Admitted, NewItem
+from workers.ready.item import Admitted, Ending, NewItem
 
 log = logs.get(__name__)
 
 KEEP_ALIVE = b": keep-alive\n\n"
 LAST = b"data: [DONE]\n\n"
+END_PATIENCE_S = 60.0
+END_RETRY_S = 0.5
 
 
 class Answer:
@@ -40,6 +41,7 @@ class Answer:
     ) -> None:
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
         self._include_usage = include_usage
+        self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
         self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
         self._committed = False
@@ -195,9 +197,24 @@ class Answer:
     def _cancel(self, outcome: Outcome, status: int, code: str) -> None:
         """End the item wherever it is. In the background: this connection may be closing."""
         self._settled = True
-        usage: Usage = self._relay.usage
-        work = self._runtime.ready.cancel(self._item.request_id, outcome.value, status, code, usage)
-        self._runtime.background(asyncio.ensure_future(_logged(work, self._item.request_id)))
+        ending = Ending(outcome.value, status, code, self._relay.usage, None)
+        self._runtime.background(asyncio.ensure_future(self._end_item(ending)))
+
+    async def _end_item(self, ending: Ending) -> None:
+        """Tell the ready set, however long it is away; an item that it has lost is settled from here."""
+        ready, item, usage = self._runtime.ready, self._item, ending.usage
+        end = time.monotonic() + END_PATIENCE_S
+        while True:
+            try:
+                state = await ready.cancel(item.request_id, ending.outcome, ending.status, ending.code, usage)
+                if state == "gone":
+                    await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt)
+                return
+            except (RedisError, OSError) as error:
+                if time.monotonic() > end:
+                    log.error("end_failed", request_id=item.request_id, error=str(error))
+                    return
+                await asyncio.sleep(END_RETRY_S)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -224,10 +241,3 @@ def _error(end: End) -> ApiError:
     if end.outcome is Outcome.COMPLETED:
         return refuse(Refusal.ENGINE_FAILED, "The engine ended without an answer. Send the request again.")
     return outcome_error(end.outcome)
-
-
-async def _logged(work: Any, request_id: str) -> None:
-    try:
-        await work
-    except (RedisError, OSError) as error:
-        log.error("cancel_failed", request_id=request_id, error=str(error))

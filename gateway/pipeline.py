@@ -42,6 +42,7 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
     except BaseException:
         del here.relays[colour.request_id]
         raise
+    relay.admitted = True
     if admitted.ring:
         here.ringer.ring(model, item.qos_class)
     return Answer(

@@ -31,7 +31,9 @@ class Relay:
     usage: Usage = field(default_factory=Usage)
     end: End | None = None
     lost_cause: str = ""
+    losses: int = 0
     client_gone: bool = False
+    admitted: bool = False
     delivered: list[bytes] = field(default_factory=list)
     _unread: deque[bytes] = field(default_factory=deque)
     _waiter: "asyncio.Future[None] | None" = None
@@ -58,6 +60,18 @@ class Relay:
         """End it from this side."""
         if self.end is None:
             self.end = End(outcome, status)
+        self.wake()
+
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        """Changes with every event that was taken."""
+        return self.attempt, self.next_sequence, self.losses
+
+    def lose(self, attempt: int, cause: str) -> None:
+        """The engine was lost; ``attempt`` is the next one."""
+        self.attempt, self.next_sequence = attempt, 0
+        self.lost_cause = cause
+        self.losses += 1
         self.wake()
 
     def leave(self) -> None:
@@ -103,7 +117,5 @@ class Relay:
         self._unread.append(event[4])
 
     def _accept_loss(self, attempt: int, cause: bytes) -> None:
-        if attempt <= self.attempt:
-            return
-        self.attempt, self.next_sequence = attempt, 0
-        self.lost_cause = cause.decode()
+        if attempt > self.attempt:
+            self.lose(attempt, cause.decode())

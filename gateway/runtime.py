@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from domain.config import Config
 from domain.outcome import Outcome
 from domain.usage import Usage
+from gateway.audit import Audit
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from tenants.snapshot import SnapshotKeeper
@@ -32,8 +33,6 @@ RETRY_S = 0.1
 WATCH_S = 0.3
 # A model whose last engine left a moment ago is expected back: requests wait for it instead of being refused.
 BACKEND_GRACE_S = 15.0
-# What was on its way when Redis came back may still arrive.
-VERIFY_GRACE_S = 1.0
 
 
 class Runtime:
@@ -58,8 +57,10 @@ class Runtime:
         self.ready = ReadySet(self._redis)
         await self.snapshot.start()
         self.ringer.start()
-        await self._beat_once(first=True)
-        self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._read(), self._watch())]
+        await self._beat_once()
+        await self._watch_once()  # connections that waited for this process find the engines known
+        audit = Audit(self.ready, self.gateway_id, self.relays)
+        self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._read(), self._watch(), audit.run())]
 
     async def stop(self) -> None:
         """End what is still open and leave the list of the living."""
@@ -104,26 +105,15 @@ class Runtime:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.config.heartbeat_ms / 1000)
-            await self._beat_once(first=False)
+            await self._beat_once()
 
-    async def _beat_once(self, *, first: bool) -> None:
+    async def _beat_once(self) -> None:
         try:
-            known = await self.ready.gateway_beat(self.gateway_id, self.config.lease_ttl_ms)
+            await self.ready.gateway_beat(self.gateway_id, self.config.lease_ttl_ms)
             self.store_error = ""
         except (RedisError, OSError) as error:
             self.store_error = str(error) or type(error).__name__
             log.warning("beat_failed", error=self.store_error)
-            return
-        if not known and not first and self.relays:
-            self.background(asyncio.create_task(self._verify(list(self.relays.values()))))
-
-    async def _verify(self, relays: list[Relay]) -> None:
-        """Redis had forgotten us: what it no longer has, nobody will answer."""
-        await asyncio.sleep(VERIFY_GRACE_S)
-        for relay in relays:
-            if relay.end is None and not await self._redis.exists(f"sl:item:{relay.request_id}"):
-                log.error("item_forgotten", request_id=relay.request_id)
-                relay.fail(Outcome.FAILED, 503)
 
     async def _read(self) -> None:
         stream, last = f"sl:out:{self.gateway_id}", b"0"
@@ -155,14 +145,17 @@ class Runtime:
 
     async def _watch(self) -> None:
         while True:
-            try:
-                self.workers = await self._read_workers()
-            except (RedisError, OSError) as error:
-                self.store_error = str(error) or type(error).__name__
-            now = time.monotonic()
-            self._last_ready.update({worker.model: now for worker in self.workers if worker.ready})
-            metrics.in_flight.set(len(self.relays))
             await asyncio.sleep(WATCH_S)
+            await self._watch_once()
+
+    async def _watch_once(self) -> None:
+        try:
+            self.workers = await self._read_workers()
+        except (RedisError, OSError) as error:
+            self.store_error = str(error) or type(error).__name__
+        now = time.monotonic()
+        self._last_ready.update({worker.model: now for worker in self.workers if worker.ready})
+        metrics.in_flight.set(len(self.relays))
 
     async def _read_workers(self) -> list[WorkerState]:
         ids = sorted(cast("set[bytes]", await self._redis.smembers("sl:workers")))

@@ -33,6 +33,7 @@ from workers.state import DRAINING, FAILED, READY, OwnState
 log = logs.get(__name__)
 
 LOSE_RETRY_S = 0.2
+AUDIT_S = 2.0
 BATCH_TASK = "sluice.batch"
 
 
@@ -70,6 +71,7 @@ class Runner:
         self._pull_wanted = asyncio.Event()
         self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
+        self._strays: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self.announcer = Announcer()
 
@@ -81,6 +83,7 @@ class Runner:
             asyncio.create_task(self._outbox.run(), name="outbox"),
             asyncio.create_task(self._listen(), name="orders"),
             asyncio.create_task(self._pull(), name="pull"),
+            asyncio.create_task(self._audit(), name="audit"),
         ]
         self._own.to(READY)
         metrics.engine_up.set(1)
@@ -162,6 +165,30 @@ class Runner:
         await self._ended(claim)
         result: dict[str, object] = {"batch_id": batch_id, "items": len(claim.items), "still_waiting": claim.waiting}
         self.announcer.ended(batch_id, result, time.monotonic() - started)
+
+    async def _audit(self) -> None:
+        while True:
+            await asyncio.sleep(AUDIT_S)
+            try:
+                await self.give_back_strays()
+            except (RedisError, OSError) as error:
+                log.warning("audit_failed", error=str(error))
+
+    async def give_back_strays(self) -> None:
+        """Give back what the store thinks is held here but does not run: the reply to a claim was lost on its way.
+
+        An item that is seen so once may just have ended; seen twice, nobody else will ever touch it.
+
+        Raises:
+            redis.exceptions.RedisError: the store does not answer.
+        """
+        members = cast("set[bytes]", await self._ready.redis.smembers(f"sl:held:{self._worker_id}"))
+        strays = {name for member in members if (name := member.decode()) not in self._running}
+        for request_id in strays & self._strays:
+            log.warning("stray_item", request_id=request_id)
+            attempt = cast("bytes | None", await self._ready.redis.hget(f"sl:item:{request_id}", "attempt"))
+            await self._ready.lose(request_id, self._worker_id, int(attempt or 0), RollbackCause.WORKER_LOST.value)
+        self._strays = strays
 
     # --- running --------------------------------------------------------------------------------------------------
 

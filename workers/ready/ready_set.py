@@ -38,11 +38,18 @@ def admit_arguments(item: NewItem) -> list[Any]:
         item.cost,
         item.weight,
         item.body,
+        *item_fields(item),
+        *("max_retries", policy.max_retries),
+    ]
+
+
+def item_fields(item: NewItem) -> list[Any]:
+    """What the store keeps of an item: name, value, ..."""
+    return [
         *("tenant", item.tenant, "tenant_id", item.tenant_id, "key_id", item.key_id),
         *("model", item.model, "class", item.qos_class.value, "gw", item.gateway_id),
         *("endpoint", item.endpoint, "stream", int(item.stream), "salt", item.cache_salt),
-        *("prio", policy.engine_priority, "seqs", item.sequences, "trace", item.traceparent),
-        *("max_retries", policy.max_retries),
+        *("prio", POLICIES[item.qos_class].engine_priority, "seqs", item.sequences, "trace", item.traceparent),
     ]
 
 
@@ -135,6 +142,17 @@ class ReadySet:
             *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
         )
         return str(reply.decode())
+
+    async def settle_forgotten(self, item: NewItem, ending: Ending, admitted_ms: int, attempt: int) -> None:
+        """Settle an item that the store has lost; if it ended in order after all, its settlement stands."""
+        usage = ending.usage
+        await self._run(
+            "settle_forgotten",
+            *(item.request_id, ending.outcome, ending.status, ending.code),
+            *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
+            *item_fields(item),
+            *("t_admit", admitted_ms, "attempt", attempt),
+        )
 
     async def gateway_beat(self, gateway_id: str, lease_ms: int) -> bool:
         """Renew a gateway's lease; False if Redis did not know it (first beat, or taken for dead)."""

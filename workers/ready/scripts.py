@@ -12,6 +12,7 @@ NAMES = (
     "lose",
     "requeue",
     "cancel",
+    "settle_forgotten",
     "worker_beat",
     "gateway_beat",
     "sweep",

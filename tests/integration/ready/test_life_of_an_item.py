@@ -121,6 +121,7 @@ async def test_a_worker_taken_for_dead_learns_it_and_claims_nothing(
 ) -> None:
     await claimed(ready, store, item)
     world.kill(store, "sl:worker:w1")
+    world.sweep(store)
     assert world.beat(store, "w1", 8, first=False) == -1
     assert await ready.claim("w1", "m", 8, "b-2", idle=True, reserves=world.NO_RESERVE) is None
 

@@ -29,7 +29,7 @@ def kill(store: SyncRedis, key: str) -> None:
 
 def sweep(store: SyncRedis) -> list[int] | None:
     """One sweep, whoever swept before."""
-    store.delete("sl:sweep")
+    store.delete("sl:sweep", "sl:swept", "sl:grace")
     result: list[int] | None = store.register_script(scripts.source("sweep"))(args=[1, 1000])
     return result
 

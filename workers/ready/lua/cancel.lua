@@ -5,7 +5,7 @@ local rid = ARGV[1]
 local item = load_item(rid)
 if not item then return 'gone' end
 if item.state == 'leased' then
-  redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', '*', 'abort', rid, 'outcome', ARGV[2], 'status', ARGV[3], 'code', ARGV[4])
+  redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'abort', rid, 'outcome', ARGV[2], 'status', ARGV[3], 'code', ARGV[4])
   return 'aborting'
 end
 unready(rid, item)

@@ -3,7 +3,7 @@
 -- Returns {'dead'} or {'ok', {rid, body, item as flat list, rid, ...}, still waiting, another worker with room or ''}.
 local wid, model, free, batch, idle = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local now = now_ms()
-if redis.call('EXISTS', 'sl:worker:' .. wid) == 0 then return {'dead'} end
+if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
 
 local function lease(rid, seq)
   redis.call('ZREM', 'sl:deadlines', rid)

@@ -20,6 +20,8 @@
 --   sl:gateway:<gid>         string  lives as long as the gateway
 --   sl:gwitems:<gid>         set     rids whose connection that gateway holds
 --   sl:out:<gid>             stream  what engines produce for that gateway: field m = msgpack list of events
+--   sl:sweep, sl:swept       string  a sweep was just here; when the last one was (ms)
+--   sl:grace                 string  nobody is taken for dead while it lives
 --   sl:settle                stream  one entry for each request that ended
 
 local function now_ms()

@@ -3,6 +3,12 @@
 -- Returns {items lost by workers, items of dead gateways ended, items expired}, or nil if another sweep was just here.
 if not redis.call('SET', 'sl:sweep', '1', 'NX', 'PX', ARGV[1]) then return nil end
 local now, budget = now_ms(), tonumber(ARGV[2])
+
+-- Nobody swept for long: the store itself was away, so nobody could say that he lives. Let all speak first.
+local before = redis.call('GETSET', 'sl:swept', now)
+if before and now - tonumber(before) > 2000 then redis.call('SET', 'sl:grace', '1', 'PX', 2000) end
+local may_bury = redis.call('EXISTS', 'sl:grace') == 0
+
 local lost, ended, expired = 0, 0, 0
 
 local function bury_worker(wid)
@@ -23,7 +29,7 @@ end
 
 local function end_item(rid, item)
   if item.state == 'leased' and redis.call('EXISTS', 'sl:worker:' .. item.owner) == 1 then
-    redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', '*', 'abort', rid, 'outcome', 'gateway_lost', 'status', 499, 'code', 'gateway_lost')
+    redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'abort', rid, 'outcome', 'gateway_lost', 'status', 499, 'code', 'gateway_lost')
     return
   end
   if item.owner then redis.call('SREM', 'sl:held:' .. item.owner, rid) end
@@ -43,10 +49,10 @@ local function bury_gateway(gid)
 end
 
 for _, wid in ipairs(redis.call('SMEMBERS', 'sl:workers')) do
-  if redis.call('EXISTS', 'sl:worker:' .. wid) == 0 then unroom(wid); bury_worker(wid) end
+  if may_bury and redis.call('EXISTS', 'sl:worker:' .. wid) == 0 then unroom(wid); bury_worker(wid) end
 end
 for _, gid in ipairs(redis.call('SMEMBERS', 'sl:gateways')) do
-  if redis.call('EXISTS', 'sl:gateway:' .. gid) == 0 then bury_gateway(gid) end
+  if may_bury and redis.call('EXISTS', 'sl:gateway:' .. gid) == 0 then bury_gateway(gid) end
 end
 for _, rid in ipairs(redis.call('ZRANGEBYSCORE', 'sl:deadlines', '-inf', now, 'LIMIT', 0, budget)) do
   local item = load_item(rid)

@@ -3,7 +3,8 @@
 -- Returns -1 if it was taken for dead meanwhile (it holds nothing any more), else how many items wait for its model.
 local wid, model = ARGV[1], ARGV[4]
 local key = 'sl:worker:' .. wid
-if ARGV[3] ~= '1' and redis.call('EXISTS', key) == 0 then return -1 end
+-- A lease that ran out is no death yet: only the sweep buries, and a worker that speaks before it goes on.
+if ARGV[3] ~= '1' and redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return -1 end
 redis.call('SADD', 'sl:workers', wid)
 redis.call('HSET', key, 'model', model, 'free_seqs', ARGV[5], unpack(ARGV, 7))
 redis.call('PEXPIRE', key, ARGV[2])
