@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from gateway_admin.live_page import live_or_error
 from tenants.models import ApiKey, Tenant, UsageRecord
@@ -21,6 +22,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     workers = live["workers"]
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     ending = ApiKey.objects.filter(revoked_at=None, expires_at__gt=now, expires_at__lte=now + _SOON)
+    context["title"] = _("Overview")
     context["figures"] = {
         "error": error,
         "workers": len(workers),

@@ -30,6 +30,9 @@ def theme(config: Config) -> dict[str, Any]:
         "SITE_HEADER": "Sluice",
         "SITE_SUBHEADER": _("One engine, many tenants"),
         "SITE_SYMBOL": "water",
+        "SITE_FAVICONS": [
+            {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("sluice/icon.svg")},
+        ],
         "SITE_URL": None,
         "SHOW_HISTORY": True,
         "SHOW_VIEW_ON_SITE": False,
