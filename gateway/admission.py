@@ -7,7 +7,6 @@ from gateway.errors import ApiError, Refusal, refuse
 from gateway.runtime import Runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
-from tracing import metrics
 from tracing.colour import Colour
 from workers.ready.item import Admitted, NewItem, Refused
 
@@ -25,20 +24,19 @@ _REASONS = {
 
 
 async def admit(
-    runtime: Runtime, principal: Principal, ask: Ask, model: str, body: bytes, colour: Colour
+    runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour
 ) -> tuple[NewItem, Admitted]:
     """Admit one request, or refuse it with the limit it met.
 
     Raises:
         ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked.
     """
-    item = _item(runtime, principal, ask, model, body, colour)
+    item = _item(runtime, principal, ask, body, colour)
     try:
         verdict = await runtime.ready.admit(item)
     except (RedisError, OSError) as error:
         raise refuse(Refusal.STORE_UNAVAILABLE) from error
     if isinstance(verdict, Refused):
-        metrics.refusals.labels(verdict.reason).inc()
         raise _refusal(verdict, item)
     return item, verdict
 
@@ -59,7 +57,7 @@ def limit_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes]
     return headers
 
 
-def _item(runtime: Runtime, principal: Principal, ask: Ask, model: str, body: bytes, colour: Colour) -> NewItem:
+def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
     prompt = ask.prompt_bytes // BYTES_PER_TOKEN + TEMPLATE_TOKENS
     output = (ask.max_tokens or runtime.config.default_max_tokens) * ask.choices
     return NewItem(
@@ -71,7 +69,7 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, model: str, body: by
         tokens_per_minute=principal.tokens_per_minute,
         max_concurrent=principal.max_concurrent,
         weight=principal.weight,
-        model=model,
+        model=ask.model,
         qos_class=class_of(ask, principal),
         gateway_id=runtime.gateway_id,
         endpoint=ask.endpoint,

@@ -14,7 +14,7 @@ from gateway.admission import admit
 from gateway.answer import Answer
 from gateway.errors import Refusal, refuse
 from gateway.relay import Relay
-from gateway.runtime import Runtime, runtime
+from gateway.runtime import runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.colour import Colour
@@ -25,36 +25,27 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
 
     Args:
         principal: who calls.
-        ask: what is asked, validated.
+        ask: what is asked, validated; its model is the name under which engines serve it.
         body: the same as the client sent it (JSON); the engine gets these bytes.
         colour: the request's ids.
 
     Raises:
-        ApiError: it is refused: unknown model (404), limits (429), no engine or no store (503).
+        ApiError: it is refused: limits (429), no engine or no store (503).
     """
     started = time.monotonic()
     here = runtime()
-    model = _model(here, ask.model)
+    if not here.has_backend(ask.model):
+        raise refuse(Refusal.NO_BACKEND)
     # The relay is open before the item is: an engine may answer before admission has returned.
     relay = here.relays[colour.request_id] = Relay(colour.request_id)
     try:
-        item, admitted = await admit(here, principal, ask, model, body, colour)
+        item, admitted = await admit(here, principal, ask, body, colour)
     except BaseException:
         del here.relays[colour.request_id]
         raise
     relay.admitted = True
     if admitted.ring:
-        here.ringer.ring(model, item.qos_class)
+        here.ringer.ring(item.model, item.qos_class)
     return Answer(
         here, item, admitted, relay, started, include_usage=ask.include_usage, tells_tier=ask.service_tier is not None
     )
-
-
-def _model(here: Runtime, name: str) -> str:
-    """The served model behind the client's name for it, if an engine has it."""
-    model = here.find_model(name)
-    if model is None:
-        raise refuse(Refusal.MODEL_NOT_FOUND, param="model")
-    if not here.has_backend(model):
-        raise refuse(Refusal.NO_BACKEND)
-    return model
