@@ -10,7 +10,7 @@ from tenants.snapshot import Principal
 from tracing.colour import Colour
 from workers.ready.item import Admitted, NewItem, Refused
 
-# Without the model's tokenizer at hand: about 4 bytes a token, and a few tokens of chat template. Settled exactly later.
+# No tokenizer at hand: about 4 bytes a token, and a few tokens of chat template. Settled exactly at the end.
 BYTES_PER_TOKEN = 4
 TEMPLATE_TOKENS = 8
 
@@ -108,12 +108,12 @@ def _refusal(refused: Refused, item: NewItem) -> ApiError:
 def _sentence(refused: Refused, item: NewItem) -> str:
     wait = f"Try again in {max(refused.retry_ms, 1) / 1000:.3g} s."
     sentences = {
-        "concurrency": f"Your plan runs {refused.limit} requests at once and all of them are in use. Wait for one to end.",
+        "concurrency": f"Your plan runs {refused.limit} requests at once and all run now. Wait for one to end.",
         "requests": f"Your plan's limit of {refused.limit} requests per minute is used up. {wait}",
         "tokens": f"Your plan's limit is {refused.limit} tokens per minute; {refused.left} are left and this request "
         f"may take {item.reserve_tokens}. {wait}",
-        "request_too_large": f"This request may take {item.reserve_tokens} tokens; your plan allows {refused.limit} per "
-        "minute. Lower max_tokens or shorten the prompt.",
+        "request_too_large": f"This request may take {item.reserve_tokens} tokens; your plan allows {refused.limit} "
+        "per minute. Lower max_tokens or shorten the prompt.",
         "queue_full": f"{refused.limit} requests of class {item.qos_class.value} are waiting already. {wait}",
     }
     return sentences[refused.reason]
