@@ -1,6 +1,6 @@
 """The real engine: vLLM's AsyncLLM in this process, fed through the serving layer of vLLM's own server."""
 
-from workers.engines.vllm_environment import keep_offline, own_cache_size
+from workers.engines.vllm_environment import keep_offline, set_up
 
 # isort: split
 import asyncio
@@ -39,7 +39,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.loggers import StatLoggerBase
 
 from domain.config import Config
-from workers.engines import vllm_plugin
+from workers.engines import vllm_leftovers, vllm_plugin
 from workers.engines.known_answer import (
     GreedyAnswer,
     Reference,
@@ -60,7 +60,8 @@ logger = logging.getLogger(__name__)
 
 SEMANTIC_VERSION = "1.0.0"
 
-PROBE_TIMEOUT_S = 60.0
+PROBE_STALL_S = 30.0
+PROBE_TIMEOUT_S = 300.0
 PROBE_PRIORITY = -1_000_000
 
 STOP_TIMEOUT_S = 1.0
@@ -74,12 +75,14 @@ _meter: ContextVar[Meter | None] = ContextVar("vllm_meter", default=None)
 
 
 class _Steps(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without types
-    """Share of the KV cache in use after the engine's latest step, 0 to 1."""
+    """Steps made so far, and the share of the KV cache in use after the latest, 0 to 1."""
 
     def __init__(self) -> None:
+        self.count = 0
         self.kv_usage = 0.0
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, *_args: Any, **_options: Any) -> None:
+        self.count += 1
         if scheduler_stats is not None:
             self.kv_usage = scheduler_stats.kv_cache_usage
 
@@ -158,6 +161,7 @@ class VllmEngine:
         self._kv_blocks = 0
         self._block_tokens = 1
         self._dtype = ""
+        self._directory: Path | None = None
 
     async def start(self) -> EngineInfo:
         """Prepare and load the model.
@@ -179,21 +183,20 @@ class VllmEngine:
         """Compare likelihood and, in float32, greedy tokens with the model's known answers.
 
         Raises:
-            EngineDead: a wrong answer, none within ``PROBE_TIMEOUT_S``, or the engine's processes are gone.
+            EngineDead: a wrong answer, none in time, or the engine's processes are gone.
         """
+        proof = asyncio.create_task(self._prove())
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
-                await self._prove()
-        except TimeoutError:
-            raise EngineDead(
-                f"known-answer probe: expected an answer within {PROBE_TIMEOUT_S:g} s, found none"
-            ) from None
-        except WrongAnswer as error:
-            raise EngineDead(f"known-answer probe: {error}") from error
-        except EngineDead:
-            raise
-        except Exception as error:
-            raise EngineDead(f"known-answer probe: {type(error).__name__}: {error}") from error
+            await self._wait_while_it_moves(proof)
+            await proof
+        except* EngineDead as group:
+            raise EngineDead(str(_first(group))) from group
+        except* Exception as group:
+            error = _first(group)
+            kind = "" if isinstance(error, WrongAnswer) else f"{type(error).__name__}: "
+            raise EngineDead(f"known-answer probe: {kind}{error}") from group
+        finally:
+            proof.cancel()
 
     def room(self) -> Room:
         """Free sequences by our own count, free blocks by the engine's latest step less what it has not begun."""
@@ -232,15 +235,19 @@ class VllmEngine:
     async def stop(self) -> None:
         """Stop the engine's processes; requests that still run end with EngineDead."""
         llm, self._llm = self._llm, None
-        if llm is None:
-            return
-        if llm.output_handler is not None:
-            llm.output_handler.cancel()
-        llm.output_processor.propagate_error(EngineDeadError())
-        await asyncio.to_thread(llm.shutdown, STOP_TIMEOUT_S)
+        if llm is not None:
+            if llm.output_handler is not None:
+                llm.output_handler.cancel()
+            llm.output_processor.propagate_error(EngineDeadError())
+            await asyncio.to_thread(llm.shutdown, STOP_TIMEOUT_S)
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            await asyncio.to_thread(vllm_leftovers.remove, directory)
 
     async def _load(self, directory: Path) -> None:
-        own_cache_size()
+        vllm_leftovers.remove_leftovers()
+        self._directory = vllm_leftovers.own_directory()
+        set_up(self._directory)
         _warn_without_guard()
         model = self._config.model
         if await asyncio.to_thread(directory.is_dir):
@@ -261,6 +268,7 @@ class VllmEngine:
         self._kv_blocks = vllm_config.cache_config.num_gpu_blocks
         self._block_tokens = vllm_config.cache_config.block_size
         self._dtype = str(model_config.dtype).removeprefix("torch.")
+        vllm_leftovers.note_shared_memory(self._directory)
 
     def _describe(self, directory: Path, took_s: float) -> EngineInfo:
         """``took_s``: seconds that the start took."""
@@ -345,6 +353,17 @@ class VllmEngine:
         tokens: list[int] = self._alive().renderer.get_tokenizer().encode(text, add_special_tokens=False)
         return tokens
 
+    async def _wait_while_it_moves(self, proof: asyncio.Task[None]) -> None:
+        """A busy engine may be slow, but it makes steps; one that hangs makes none."""
+        begun = monotonic()
+        while not proof.done():
+            steps = self._steps.count
+            await asyncio.wait({proof}, timeout=PROBE_STALL_S)
+            if not proof.done() and steps == self._steps.count:
+                raise WrongAnswer(f"expected an answer, found no step of the engine in {PROBE_STALL_S:g} s")
+            if not proof.done() and monotonic() - begun > PROBE_TIMEOUT_S:
+                raise WrongAnswer(f"expected an answer within {PROBE_TIMEOUT_S:g} s, found none")
+
     async def _prove(self) -> None:
         """Never more than ``PROBE_SEQS`` sequences at once: the places kept for it."""
         places = asyncio.Semaphore(PROBE_SEQS)
@@ -380,6 +399,12 @@ class VllmEngine:
             if output.finished:
                 return output
         raise EngineDead("the engine ended a probe without an answer")
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    """The first error that is not a group itself."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _refusal(error: Exception, *, dead: bool, chat: bool) -> Exception:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 
 QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -31,6 +32,8 @@ def keep_offline() -> None:
     constants.HF_HUB_OFFLINE = True
 
 
-def own_cache_size() -> None:
-    """The size of the KV cache is an argument; vLLM's variable for it, in whole GiB only, would overrule that."""
+def set_up(sockets: Path) -> None:
+    """``sockets``: where vLLM's processes put the sockets that they talk through."""
+    os.environ["VLLM_RPC_BASE_PATH"] = str(sockets)
+    # The size of the KV cache is an argument; this variable, in whole GiB only, would overrule it.
     os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)

@@ -8,14 +8,17 @@ from workers.engines.port import Job
 
 
 class _Choice(Protocol):
-    token_ids: Sequence[int]
+    @property
+    def token_ids(self) -> Sequence[int]: ...
 
 
 class _Output(Protocol):
-    request_id: str
-    outputs: Sequence[_Choice]
-    num_cached_tokens: int | None
-    finished: bool
+    @property
+    def outputs(self) -> Sequence[_Choice]: ...
+    @property
+    def num_cached_tokens(self) -> int | None: ...
+    @property
+    def finished(self) -> bool: ...
 
 
 class Meter:

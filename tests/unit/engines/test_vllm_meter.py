@@ -1,0 +1,60 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.usage import Usage
+from workers.engines.port import Job
+from workers.engines.vllm_meter import Meter
+
+
+@dataclass
+class Choice:
+    token_ids: list[int]
+
+
+@dataclass
+class Output:
+    outputs: Sequence[Choice]
+    num_cached_tokens: int | None = 0
+    finished: bool = False
+
+
+def meter(delivered_tokens: int = 0) -> Meter:
+    return Meter(Job("id", "chat", b"{}", stream=True, delivered_tokens=delivered_tokens), 1, None, [])
+
+
+def test_new_tokens_of_all_choices_add_up() -> None:
+    made = meter()
+    made.begin("r", 10)
+    made.count("r", Output([Choice([1]), Choice([2, 3])], num_cached_tokens=4))
+    made.count("r", Output([Choice([4])]))
+
+    assert made.usage == Usage(10, 4, 4)
+
+
+def test_prompts_of_several_requests_add_up() -> None:
+    made = meter()
+    for name in ("r-0", "r-1"):
+        made.begin(name, 10)
+        made.count(name, Output([Choice([1])], num_cached_tokens=3))
+
+    assert made.usage == Usage(20, 6, 2)
+
+
+def test_what_earlier_attempts_delivered_counts() -> None:
+    made = meter(delivered_tokens=5)
+    made.begin("r", 10)
+    made.count("r", Output([Choice([1])], num_cached_tokens=14))
+
+    assert made.usage == Usage(10, 10, 6)  # the delivered tokens were cached too, but are no prompt
+
+
+def test_a_request_waits_until_its_first_output_and_is_unfinished_until_its_last() -> None:
+    made = meter()
+    made.begin("r", 10)
+    assert (made.waiting_tokens(), made.unfinished) == (10, ["r"])
+
+    made.count("r", Output([Choice([1])], num_cached_tokens=None))
+    assert (made.waiting_tokens(), made.unfinished) == (0, ["r"])
+
+    made.count("r", Output([], finished=True))
+    assert made.unfinished == []
