@@ -16,8 +16,35 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
 
 
 @pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
+    """Two gateways and two workers of 16 sequences each, on the simulator; streams are kept alive every half second."""
+    data_dir = tmp_path_factory.mktemp("pair") / "data"
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "16", "--no-flower")
+    environ = {"SLUICE_KEEP_ALIVE_S": "0.5"}
+    with stack.start(data_dir, *options, "--gateways", "2", "--workers", "2", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
     """The product on the real engine with the small real model."""
     data_dir = tmp_path_factory.mktemp("real") / "data"
     with stack.start(data_dir, "--engine", "vllm", "--no-flower") as running:
         yield running
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param("sim", marks=pytest.mark.stack), pytest.param("real", marks=pytest.mark.vllm)],
+)
+def product(request: pytest.FixtureRequest) -> stack.Stack:
+    """The product on either engine, for what must not depend on the engine."""
+    running: stack.Stack = request.getfixturevalue(request.param)
+    return running
+
+
+@pytest.fixture(scope="session")
+def model(product: stack.Stack) -> str:
+    """The model that it serves."""
+    with product.client() as client:
+        return client.models.list().data[0].id
