@@ -78,6 +78,7 @@ TEMPLATES = [
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LOCALE_PATHS = [BASE_DIR / "gateway_admin" / "locale"]
+FORMAT_MODULE_PATH = ["gateway_admin.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 

@@ -8,7 +8,7 @@ class TenantsConfig(AppConfig):
     """Watches the tables of which the gateways hold a snapshot."""
 
     name = "tenants"
-    verbose_name = _("Tenants")
+    verbose_name = _("Access and usage")
 
     def ready(self) -> None:
         """Connect the signals; models can be imported only now."""

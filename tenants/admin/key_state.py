@@ -1,6 +1,9 @@
 """How a key stands, in words."""
 
+from datetime import datetime
+
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext_lazy as _
 
 from tenants.models import ApiKey
@@ -29,10 +32,14 @@ def key_state(key: ApiKey) -> str:
     return ACTIVE if key.revoked_at is None else ENDING
 
 
-def labelled_state(key: ApiKey) -> tuple[str, str]:
-    """Return the state and its name, as a coloured label takes them."""
-    state = key_state(key)
-    return state, str(STATE_NAMES[state])
+def ends_at(key: ApiKey) -> datetime | None:
+    """Return when the key stops working, or did; None for never."""
+    return min((at for at in (key.expires_at, key.revoked_at) if at), default=None)
+
+
+def when(at: datetime | None) -> str:
+    """Write a time, or "never"; lists and forms of the theme would each write it differently."""
+    return str(_("never")) if at is None else date_format(timezone.localtime(at), "DATETIME_FORMAT")
 
 
 def masked(key: ApiKey) -> str:

@@ -1,6 +1,6 @@
 """The pages of API keys: make, rotate, revoke. The text of a key is shown once, on the page that answers its making."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django import forms
@@ -18,7 +18,7 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from tenants.admin.key_state import STATE_COLOURS, labelled_state, masked
+from tenants.admin.key_state import STATE_COLOURS, STATE_NAMES, ends_at, key_state, masked, when
 from tenants.keys import make_key
 from tenants.models import ApiKey, UsageRecord
 from tenants.provision import revoke_key, rotate_key
@@ -66,11 +66,11 @@ class ApiKeyAdmin(ModelAdmin):
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         """Ask for little; show what is known."""
         asked = ("tenant", "name", "expires_at")
-        return asked if obj is None else ("masked", "state", *asked, "created_at", "ends_at", "last_used_at")
+        return asked if obj is None else ("masked", "state_name", *asked, "created_at", "ends_at", "last_used_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         """A key stays with its tenant."""
-        return () if obj is None else ("masked", "state", "tenant", "created_at", "ends_at", "last_used_at")
+        return () if obj is None else ("masked", "state_name", "tenant", "created_at", "ends_at", "last_used_at")
 
     @display(description=_("key"))
     def masked(self, key: ApiKey) -> str:
@@ -80,18 +80,29 @@ class ApiKeyAdmin(ModelAdmin):
     @display(description=_("state"), label=STATE_COLOURS)
     def state(self, key: ApiKey) -> tuple[str, str]:
         """Whether the key opens the door."""
-        return labelled_state(key)
+        state = key_state(key)
+        return state, str(STATE_NAMES[state])
 
-    @display(description=_("ends"), empty_value=_("never"))
-    def ends_at(self, key: ApiKey) -> datetime | None:
+    @display(description=_("state"))
+    def state_name(self, key: ApiKey) -> str:
+        """The same without colour, for a form, which shows no label."""
+        return str(STATE_NAMES[key_state(key)])
+
+    @display(description=_("ends"))
+    def ends_at(self, key: ApiKey) -> str:
         """When the key stops working, or did."""
-        return min((at for at in (key.expires_at, key.revoked_at) if at), default=None)
+        return when(ends_at(key))
 
-    @display(description=_("last used"), empty_value=_("never"), ordering="last_used_at")
-    def last_used_at(self, key: Any) -> datetime | None:
+    @display(description=_("last used"), ordering="last_used_at")
+    def last_used_at(self, key: Any) -> str:
         """When the last request with it ended."""
-        last: datetime | None = key.last_used_at
-        return last
+        return when(key.last_used_at)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Offer one way of saving a new key, since all of them show it."""
+        if kwargs.get("add"):
+            context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: forms.Form, change: Any) -> None:
         """Draw the key when it is made."""
@@ -120,7 +131,7 @@ class ApiKeyAdmin(ModelAdmin):
         if request.method == "POST" and form.is_valid():
             grace = timedelta(seconds=form.cleaned_data["grace_s"])
             new, plaintext = rotate_key(key, grace)
-            self.log_change(request, key, gettext("Rotated; ends at %(at)s.") % {"at": key.revoked_at})
+            self.log_change(request, key, gettext("Rotated; ends at %(at)s.") % {"at": when(key.revoked_at)})
             self.log_addition(request, new, gettext("Successor of key %(prefix)s.") % {"prefix": key.prefix})
             return self._show_once(request, new, plaintext)
         return self._page(request, "keys/rotate.html", {"title": _("Rotate API key"), "key": key, "form": form})

@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
@@ -43,7 +45,9 @@ else:
 class PlanForm(_PlanModelForm):
     """Allowed models as lines instead of JSON."""
 
-    allowed_models = ModelNamesField(label=_("allowed models"), help_text=_("One name a line. Empty for every model."))
+    allowed_models = ModelNamesField(
+        label=capfirst(_("allowed models")), help_text=_("One name a line. Empty for every model.")
+    )
 
     class Meta:
         """What is edited."""
@@ -61,9 +65,9 @@ class PlanAdmin(ModelAdmin):
         "name",
         "best_class",
         "weight",
-        "requests_per_minute",
-        "tokens_per_minute",
-        "max_concurrent",
+        "requests_limit",
+        "tokens_limit",
+        "concurrent_limit",
         "models_line",
         "tenants_count",
     )
@@ -79,6 +83,21 @@ class PlanAdmin(ModelAdmin):
         plans: QuerySet[Plan] = super().get_queryset(request)
         return plans.annotate(tenants_count=Count("tenants"))
 
+    @display(description=_("requests per minute"), empty_value=_("no limit"), ordering="requests_per_minute")
+    def requests_limit(self, plan: Plan) -> str | None:
+        """The limit, readable."""
+        return _grouped(plan.requests_per_minute)
+
+    @display(description=_("tokens per minute"), empty_value=_("no limit"), ordering="tokens_per_minute")
+    def tokens_limit(self, plan: Plan) -> str | None:
+        """The limit, readable."""
+        return _grouped(plan.tokens_per_minute)
+
+    @display(description=_("requests at once"), empty_value=_("no limit"), ordering="max_concurrent")
+    def concurrent_limit(self, plan: Plan) -> str | None:
+        """The limit, readable."""
+        return _grouped(plan.max_concurrent)
+
     @display(description=_("allowed models"))
     def models_line(self, plan: Plan) -> str:
         """Name the models, or say that all are allowed."""
@@ -88,3 +107,7 @@ class PlanAdmin(ModelAdmin):
     def tenants_count(self, plan: Any) -> int:
         """How many tenants share the plan."""
         return int(plan.tenants_count)
+
+
+def _grouped(number: int | None) -> str | None:
+    return None if number is None else intcomma(number)

@@ -1,6 +1,5 @@
 """The pages of tenants."""
 
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,13 +9,14 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
 
-from tenants.admin.key_state import STATE_COLOURS, labelled_state, masked
+from tenants.admin.key_state import STATE_NAMES, ends_at, key_state, masked, when
 from tenants.models import ApiKey, Tenant, UsageRecord
 from tenants.summary import summarise_usage
 
@@ -27,24 +27,34 @@ class ApiKeyInline(TabularInline):
     model = ApiKey
     extra = 0
     per_page = 20
-    fields = ("name", "masked", "state", "created_at", "expires_at")
+    fields = ("page", "masked", "state", "created_at", "ends_at")
     readonly_fields = fields
-    show_change_link = True
     can_delete = False
 
     def has_add_permission(self, request: HttpRequest, obj: Tenant | None = None) -> bool:
         """Never here: a new key must be shown once."""
         return False
 
+    @display(description=_("name"))
+    def page(self, key: ApiKey) -> SafeString:
+        """The name, leading to the key's own page."""
+        url = reverse("admin:tenants_apikey_change", args=[key.pk])
+        return format_html('<a class="sluice-link" href="{}">{}</a>', url, key.name)
+
     @display(description=_("key"))
     def masked(self, key: ApiKey) -> str:
         """The part of the key that is known."""
         return masked(key)
 
-    @display(description=_("state"), label=STATE_COLOURS)
-    def state(self, key: ApiKey) -> tuple[str, str]:
+    @display(description=_("state"))
+    def state(self, key: ApiKey) -> str:
         """Whether the key opens the door."""
-        return labelled_state(key)
+        return str(STATE_NAMES[key_state(key)])
+
+    @display(description=_("ends"))
+    def ends_at(self, key: ApiKey) -> str:
+        """When the key stops working, or did."""
+        return when(ends_at(key))
 
 
 @admin.register(Tenant)
@@ -86,11 +96,10 @@ class TenantAdmin(ModelAdmin):
         """Keys that are neither revoked nor expired."""
         return int(tenant.keys_in_force)
 
-    @display(description=_("last request"), empty_value=_("never"), ordering="last_request_at")
-    def last_request_at(self, tenant: Any) -> datetime | None:
+    @display(description=_("last request"), ordering="last_request_at")
+    def last_request_at(self, tenant: Any) -> str:
         """When the last request of this tenant ended."""
-        last: datetime | None = tenant.last_request_at
-        return last
+        return when(tenant.last_request_at)
 
     @display(description=_("usage today (UTC)"))
     def usage_today(self, tenant: Tenant) -> SafeString:

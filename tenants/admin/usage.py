@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
@@ -39,11 +40,11 @@ class UsageRecordAdmin(ModelAdmin):
         "finished_at",
         "tenant",
         "model",
-        "qos_class",
+        "class_name",
         "outcome_label",
         "status",
-        "prompt_tokens",
-        "completion_tokens",
+        "prompt",
+        "answer",
         "queue_ms",
         "first_token_ms",
         "total_ms",
@@ -66,7 +67,7 @@ class UsageRecordAdmin(ModelAdmin):
     search_help_text = _("A whole request id, as in the answer's x-request-id.")
     fieldsets = (
         (None, {"fields": ("request_id", "tenant", "key", "endpoint", "stream", "qos_class")}),
-        (_("Outcome"), {"fields": ("outcome_label", "status", "error_code", "retry_attempt", "rollback_cause")}),
+        (_("Outcome"), {"fields": ("outcome", "status", "error_code", "retry_attempt", "rollback_cause")}),
         (_("Tokens"), {"fields": ("prompt_tokens", "cached_tokens", "completion_tokens")}),
         (
             _("Time"),
@@ -106,6 +107,21 @@ class UsageRecordAdmin(ModelAdmin):
     def outcome_label(self, record: UsageRecord) -> tuple[str, str]:
         """How it ended, coloured."""
         return record.outcome, record.get_outcome_display()
+
+    @display(description=_("class"), ordering="qos_class")
+    def class_name(self, record: UsageRecord) -> str:
+        """The class by its short name."""
+        return record.qos_class.upper()
+
+    @display(description=_("prompt"))
+    def prompt(self, record: UsageRecord) -> str:
+        """Prompt tokens, short."""
+        return intcomma(record.prompt_tokens)
+
+    @display(description=_("answer"))
+    def answer(self, record: UsageRecord) -> str:
+        """Answer tokens, short."""
+        return intcomma(record.completion_tokens)
 
     @display(description=_("queued, ms"))
     def queue_ms(self, record: UsageRecord) -> int | None:

@@ -263,7 +263,7 @@ def test_a_key_is_rotated_and_revoked(operator: Operator, product: Tenant) -> No
     operator.open("admin:tenants_apikey_revoke", key.pk)
     operator.picture("key_revoke")
     operator.find("#content .sluice-danger").click()
-    operator.wait_for("#content form")
+    operator.wait_for("[name=_save]")
 
     key.refresh_from_db()
     assert key.revoked_at is not None

@@ -4,7 +4,6 @@
   const live = document.getElementById("live");
   const words = JSON.parse(document.getElementById("words").textContent);
   const numbers = new Intl.NumberFormat(document.documentElement.lang);
-  const times = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
 
   const show = (id, visible) => {
     document.getElementById(id).hidden = !visible;
@@ -13,7 +12,8 @@
     live.querySelector(`[data-figure="${name}"]`).textContent = value;
   };
   const sum = (rows, field) => rows.reduce((total, row) => total + row[field], 0);
-  const time = (seconds) => times.format(new Date(seconds * 1000));
+  // UTC as everywhere in the admin and in the logs.
+  const time = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")}Z`;
 
   const bar = (used, total) => {
     const whole = document.createElement("span");

@@ -1,0 +1,1 @@
+"""Dates and numbers of one language."""
