@@ -230,11 +230,14 @@ async def test_over_long_prompt_is_rejected(engine: Engine, make: Any, fields: d
     assert "maximum context length" in refusal.value.error["message"]
 
 
-async def test_answer_longer_than_the_context_is_rejected(engine: Engine) -> None:
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("limit", [MAX_MODEL_LEN, MAX_MODEL_LEN + 1, 1_000_000])
+async def test_answer_longer_than_the_context_is_rejected(engine: Engine, name: str, limit: int) -> None:
     with pytest.raises(RequestRejected) as refusal:
-        await ask(engine, chat(QUESTION, max_tokens=MAX_MODEL_LEN))
+        await ask(engine, chat(QUESTION, **{"max_tokens": None, name: limit}))
 
     assert refusal.value.status == 400
+    assert (refusal.value.error["code"], refusal.value.error["param"]) == ("context_length_exceeded", "messages")
 
 
 @pytest.mark.parametrize(

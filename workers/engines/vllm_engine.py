@@ -69,7 +69,8 @@ STOP_TIMEOUT_S = 1.0
 
 _SSE_START, _SSE_TAIL, _SSE_END = "data: ", "\n\n", "data: [DONE]"
 
-_TOO_LONG = ("input_tokens", "input_text")
+# The last two: an answer that no prompt would leave room for. Limits below 1 the gateway has refused.
+_TOO_LONG = ("input_tokens", "input_text", "max_tokens", "max_completion_tokens")
 
 _meter: ContextVar[Meter | None] = ContextVar("vllm_meter", default=None)
 
