@@ -1,6 +1,7 @@
 """Operators' pages in a real browser: both languages, light and dark, without any outside host."""
 
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -85,7 +86,10 @@ class Operator:
 
 @pytest.fixture(scope="module")
 def valkey_url() -> Iterator[str]:
-    with ValkeyServer() as server:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    with ValkeyServer(port=port) as server:
         yield f"redis://127.0.0.1:{server.port}"
 
 

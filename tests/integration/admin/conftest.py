@@ -18,7 +18,8 @@ from tenants.usage import UsageRow, record_usage
 
 @pytest.fixture(scope="session")
 def page_valkey_url() -> Iterator[str]:
-    with ValkeyServer() as server:
+    # A port chosen by the system: the server's own search starts at one number, where parallel runs collide.
+    with ValkeyServer(port=_free_port()) as server:
         yield f"redis://127.0.0.1:{server.port}"
 
 
@@ -81,6 +82,10 @@ def rows(db: None) -> Rows:
 
 @pytest.fixture
 def free_port() -> int:
+    return _free_port()
+
+
+def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
