@@ -25,8 +25,9 @@ def test_no_list_repeats_what_the_gateway_pins() -> None:
             assert not gateway.keys() & pins(path.name).keys(), path.name
 
 
-def test_developers_and_the_engine_agree_on_what_both_need() -> None:
-    engine, dev = pins("engine-cpu.txt"), pins("dev.txt")
+@pytest.mark.parametrize("name", ["engine-cpu.txt", "engine-gpu.txt"])
+def test_developers_and_the_engine_agree_on_what_both_need(name: str) -> None:
+    engine, dev = pins(name), pins("dev.txt")
     assert {name for name in engine.keys() & dev.keys() if engine[name] != dev[name]} == set()
 
 
