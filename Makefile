@@ -8,7 +8,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 INSTALL = $(PYTHON) tools/install.py --torch-index "$(TORCH_INDEX)"
 VENV_PYTHON = .venv/bin/python
-PRODUCTION = SLUICE_PRODUCTION=true SLUICE_HTTPS=true SLUICE_ALLOWED_HOSTS=sluice.example \
+PRODUCTION = SLUICE_DATA_DIR=.venv/check-data SLUICE_PRODUCTION=true SLUICE_HTTPS=true SLUICE_ALLOWED_HOSTS=sluice.example \
 	SLUICE_SECRET_KEY=$$($(VENV_PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))')
 
 .DEFAULT_GOAL := help
@@ -44,7 +44,8 @@ check: install-dev
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -m mypy manage.py tools
 	.venv/bin/lint-imports
-	$(VENV_PYTHON) manage.py makemigrations --check --dry-run
+	@mkdir -p .venv/check-data
+	$(PRODUCTION) $(VENV_PYTHON) manage.py makemigrations --check --dry-run
 	$(PRODUCTION) $(VENV_PYTHON) manage.py check --deploy --fail-level WARNING
 	$(VENV_PYTHON) tools/check_yaml.py
 
