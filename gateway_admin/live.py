@@ -33,7 +33,7 @@ class WorkerView(TypedDict):
     free_seqs: int
     running: int
     kv_blocks: int
-    free_kv_blocks: int
+    free_kv_blocks: int | None
 
 
 class QueueView(TypedDict):
@@ -132,7 +132,7 @@ def _worker(worker: str, fields: dict[str, str]) -> WorkerView:
         "free_seqs": number("free_seqs"),
         "running": number("running"),
         "kv_blocks": number("kv_blocks"),
-        "free_kv_blocks": number("free_kv_blocks"),
+        "free_kv_blocks": number("free_kv_blocks") if "free_kv_blocks" in fields else None,
     }
 
 

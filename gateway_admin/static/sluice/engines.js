@@ -60,7 +60,7 @@
       },
       {
         sequences: bar(worker.max_num_seqs - worker.free_seqs, known ? worker.max_num_seqs : 0),
-        blocks: bar(worker.kv_blocks - worker.free_kv_blocks, known ? worker.kv_blocks : 0),
+        blocks: bar(worker.kv_blocks - worker.free_kv_blocks, known && worker.free_kv_blocks !== null ? worker.kv_blocks : 0),
       },
     );
     made.querySelector('[data-field="state"]').dataset.state = worker.state;

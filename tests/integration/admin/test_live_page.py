@@ -60,6 +60,7 @@ def test_a_starting_worker_need_not_know_all(admin_client: Client, valkey: "Redi
     (worker,) = ask(admin_client)["workers"]
 
     assert (worker["state"], worker["reason"], worker["kv_blocks"]) == ("starting", "loading", 0)
+    assert worker["free_kv_blocks"] is None  # unknown is not the same as none
 
 
 def test_each_model_shows_how_many_wait_in_each_class(admin_client: Client, valkey: "Redis") -> None:
