@@ -185,6 +185,7 @@ class Answer:
 
     async def _fail(self, error: ApiError, *, settled: bool) -> None:
         """Tell the client: as a status while nothing was sent, as an error event in the stream after that."""
+        log.info("answer_failed", request_id=self._item.request_id, status=error.status, reason=error.reason)
         if not settled:
             self._cancel(Outcome.FAILED, error.status, error.code or "")
         self._settled = True

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from domain.outcome import Outcome
 from domain.usage import Usage
+from tracing import logs
 from workers import wire
+
+log = logs.get(__name__)
 
 # A client that reads slower than its engine writes by this many frames holds too much memory.
 MAX_UNREAD_FRAMES = 50_000
@@ -110,6 +113,12 @@ class Relay:
         if sequence < self.next_sequence:
             return
         if sequence > self.next_sequence or len(self._unread) >= MAX_UNREAD_FRAMES:
+            log.error(
+                "frames_missing",
+                request_id=self.request_id,
+                unread=len(self._unread),
+                missing=sequence - self.next_sequence,
+            )
             self.end = End(Outcome.FAILED, 502)
             return
         self.next_sequence += 1

@@ -23,6 +23,20 @@ ROOT = Path(__file__).resolve().parent.parent
 START_S = 240.0
 STOP_S = 60.0
 
+_ADD_TENANTS = """
+import json, os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_admin.settings"
+import django
+django.setup()
+from tenants.models import Plan, Tenant
+from tenants.provision import create_key
+keys = {}
+for name, fields in json.loads(sys.argv[1]).items():
+    plan = Plan.objects.create(name=name, **fields)
+    keys[name] = create_key(Tenant.objects.create(slug=name, name=name, plan=plan), name)[1]
+print(json.dumps(keys))
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Stack:
@@ -66,11 +80,20 @@ class Stack:
         headers = {"authorization": f"Bearer {self.api_key}"}
         return httpx.Client(**{"base_url": self.base_url, "headers": headers, "timeout": 60, **options})
 
-    def store(self) -> Redis:
-        """The database of the ready sets."""
+    def store(self, db: int = 0) -> Redis:
+        """The database of the ready sets, or another one."""
+        return Redis.from_url(f"{self._valkey_url}/{db}", socket_timeout=5)
+
+    @property
+    def broker_url(self) -> str:
+        """Where Celery's queues are."""
+        return f"{self._valkey_url}/1"
+
+    @property
+    def _valkey_url(self) -> str:
         port = json.loads((self.data_dir / "ports.json").read_text())["valkey"]
         password = (self.data_dir / "secrets" / "valkey_password").read_text().strip()
-        return Redis(port=port, password=password, socket_timeout=5)
+        return f"redis://:{password}@127.0.0.1:{port}"
 
     def children(self, part: str) -> list[psutil.Process]:
         """Live child processes of the supervisor whose command line contains ``part``."""
@@ -87,6 +110,25 @@ class Stack:
         """Rows of the usage table, as tuples."""
         with sqlite3.connect(f"file:{self.data_dir / 'sluice.sqlite3'}?mode=ro", uri=True, timeout=10) as database:
             return database.execute(f"SELECT {columns} FROM tenants_usagerecord").fetchall()
+
+    def add_tenants(self, plans: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Make one tenant for each name, on a plan of its own with these fields; return their keys.
+
+        Returns once the gateways know them.
+        """
+        environ = {**os.environ, "SLUICE_DATA_DIR": str(self.data_dir)}
+        command = [sys.executable, "-c", _ADD_TENANTS, json.dumps(plans)]
+        made = subprocess.run(command, cwd=ROOT, env=environ, check=True, capture_output=True, timeout=120)
+        keys: dict[str, str] = json.loads(made.stdout)
+        for key in keys.values():
+            wait_until(lambda key=key: self._all_gateways_know(key), 20, "a gateway never learned the new key")
+        return keys
+
+    def _all_gateways_know(self, key: str) -> bool:
+        # One listening socket feeds all gateways: enough fresh connections reach each of them.
+        headers = {"authorization": f"Bearer {key}", "connection": "close"}
+        answers = [httpx.get(f"{self.base_url}/models", headers=headers, timeout=20) for _ in range(8)]
+        return all(answer.status_code == 200 for answer in answers)
 
     def leftovers(self) -> dict[str, int]:
         """What must be gone when nothing runs: items, slots, held and waiting items, by kind."""
