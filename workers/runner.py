@@ -354,8 +354,12 @@ class Runner:
         self._loop.call_soon_threadsafe(self._drop_all)
 
     def touch_loop(self, seen: Callable[[], None]) -> None:
-        """Call ``seen`` from the loop."""
-        self._loop.call_soon_threadsafe(seen)
+        """Call ``seen`` from the loop, where the engine's free KV blocks can be asked for too."""
+        self._loop.call_soon_threadsafe(self._look, seen)
+
+    def _look(self, seen: Callable[[], None]) -> None:
+        self._own.note(free_kv_blocks=self._engine.room().free_kv_blocks)
+        seen()
 
     def _drop_all(self) -> None:
         for running in list(self._running.values()):

@@ -29,6 +29,11 @@ class OwnState:
             self.state, self.reason = state, reason
             self.facts.update(facts)
 
+    def note(self, **facts: Any) -> None:
+        """Add facts without changing the state."""
+        with self._lock:
+            self.facts.update(facts)
+
     def fields(self) -> dict[str, Any]:
         """All fields for the hash ``sl:worker:<wid>``."""
         with self._lock:

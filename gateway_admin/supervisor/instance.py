@@ -85,16 +85,19 @@ class Instance:
         return 0
 
     def _ready(self) -> Ready:
-        flower_port = self.places.flower_port
         return Ready(
             base_url=f"{self.options.root_url}/v1",
             api_key=self.credentials.api_key,
             admin_url=f"{self.options.root_url}/admin/",
             admin_user=ADMIN_USER,
             admin_password=self.credentials.admin_password,
-            flower_url=f"http://127.0.0.1:{flower_port}" if flower_port else None,
+            flower_url=_flower_url(self.places),
             pid=os.getpid(),
         )
+
+
+def _flower_url(places: Places) -> str | None:
+    return f"http://127.0.0.1:{places.flower_port}" if places.flower_port else None
 
 
 class StoreUnreachable(Exception):
@@ -158,6 +161,8 @@ def _find_places(options: Options, credentials: Credentials, listener_fd: int, p
 def _child_environ(options: Options, places: Places) -> Mapping[str, str]:
     environ = {name: text for name, text in options.environ.items() if name not in _OF_ONE_PROCESS}
     environ.pop("SLUICE_REDIS_URL_FILE", None)
+    if flower_url := _flower_url(places):
+        environ.setdefault("SLUICE_FLOWER_URL", flower_url)  # an operator's own, behind a login say, stays
     python_path = os.pathsep.join(filter(None, (str(_ROOT), environ.get("PYTHONPATH"))))
     return environ | {
         "SLUICE_REDIS_URL": places.redis_url,

