@@ -243,7 +243,7 @@ class VllmEngine:
             await asyncio.to_thread(llm.shutdown, STOP_TIMEOUT_S)
         directory, self._directory = self._directory, None
         if directory is not None:
-            await asyncio.to_thread(vllm_leftovers.remove, directory)
+            await asyncio.to_thread(vllm_leftovers.remove_own, directory)
 
     async def _load(self, directory: Path) -> None:
         vllm_leftovers.remove_leftovers()

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tempfile
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import psutil
@@ -46,6 +47,16 @@ def remove(directory: Path) -> None:
     for name in note.read_text(encoding="utf-8").split() if note.is_file() else ():
         (_SHARED_MEMORY / Path(name).name).unlink(missing_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_own(directory: Path) -> None:
+    """The same for a directory of this process, whose children are gone; Python must not clear up again at exit."""
+    note = directory / _NOTE
+    for name in note.read_text(encoding="utf-8").split() if note.is_file() else ():
+        if (_SHARED_MEMORY / name).exists():
+            kind = "semaphore" if name.startswith("sem.") else "shared_memory"
+            resource_tracker.unregister("/" + name.removeprefix("sem."), kind)
+    remove(directory)
 
 
 def _name(process: psutil.Process) -> str:
