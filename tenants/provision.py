@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from domain.qos import QosClass
@@ -60,10 +61,15 @@ def ensure_demo_tenant(secret: str) -> Tenant:
     return tenant
 
 
+def is_spent(secret: str) -> bool:
+    """Whether the key was ended: revoked, or past its time. One that was never made is not."""
+    now = timezone.now()
+    ended = Q(revoked_at__lte=now) | Q(expires_at__lte=now)
+    return ApiKey.objects.filter(ended, digest=describe_key(secret).digest).exists()
+
+
 def ensure_admin(username: str, password: str) -> None:
-    """Make sure that ``username`` is a superuser who can log in with ``password``."""
-    user, _ = get_user_model().objects.get_or_create(username=username)
-    user.is_staff = user.is_superuser = user.is_active = True
-    if not user.check_password(password):
-        user.set_password(password)
-    user.save()
+    """Make the first superuser, unless there is a user of that name: what operators changed of him stays."""
+    users = get_user_model().objects
+    if not users.filter(username=username).exists():
+        users.create_superuser(username=username, password=password)

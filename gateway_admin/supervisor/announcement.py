@@ -26,7 +26,7 @@ def _addresses(ready: Ready) -> list[str]:
         f"  base URL   {ready.base_url}",
         f"  API key    {ready.api_key}",
         f"  admin      {ready.admin_url}",
-        f"             user {ready.admin_user}, password {ready.admin_password}",
+        f"             user {ready.admin_user}, password {ready.admin_password} (until you change it)",
     ]
     return [*lines, f"  Flower     {ready.flower_url}"] if ready.flower_url else lines
 

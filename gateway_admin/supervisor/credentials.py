@@ -41,6 +41,16 @@ def load_credentials(data_dir: Path, new_api_key: Callable[[], str]) -> Credenti
     )
 
 
+def replace_api_key(data_dir: Path, api_key: str) -> str:
+    """Keep ``api_key`` in place of the demo tenant's former one, and return it.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_private(api_key_path(data_dir), api_key + "\n")
+    return api_key
+
+
 def keep_secret_key(path: Path) -> None:
     """Make Django's secret key at ``path``, unless there is one.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 QUESTION = "What is the capital of France?"
 _MAX_TOKENS = 24
 _TIMEOUT_S = 300.0
+_CLOSED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,12 @@ def main(base_url: str, model: str, key_file: str) -> int:
     try:
         answer = ask(base_url, model, Path(key_file).read_text(encoding="utf-8").strip())
     except urllib.error.HTTPError as error:
-        sys.stdout.write(f"HTTP {error.code}: {error.read().decode('utf-8', 'replace')}\n")
-        return 1
+        said = error.read().decode("utf-8", "replace")
+        if error.code not in _CLOSED:
+            sys.stdout.write(f"HTTP {error.code}: {said}\n")
+            return 1
+        # An operator has closed the demo tenant. The gateway serves all the same.
+        answer = FirstAnswer(f"not asked: the demo tenant is refused: {said}", 0.0, 0)
     except (OSError, ValueError) as error:
         sys.stdout.write(f"{type(error).__name__}: {error}\n")
         return 1

@@ -11,7 +11,13 @@ from pathlib import Path
 from gateway_admin.secret import secret_key_file
 from gateway_admin.supervisor.announcement import announce
 from gateway_admin.supervisor.console import Console
-from gateway_admin.supervisor.credentials import ADMIN_USER, Credentials, keep_secret_key, load_credentials
+from gateway_admin.supervisor.credentials import (
+    ADMIN_USER,
+    Credentials,
+    api_key_path,
+    keep_secret_key,
+    load_credentials,
+)
 from gateway_admin.supervisor.family import Family
 from gateway_admin.supervisor.files import make_private_directory
 from gateway_admin.supervisor.lock import Lock
@@ -87,7 +93,7 @@ class Instance:
     def _ready(self) -> Ready:
         return Ready(
             base_url=f"{self.options.root_url}/v1",
-            api_key=self.credentials.api_key,
+            api_key=api_key_path(self.options.data_dir).read_text(encoding="utf-8").strip(),
             admin_url=f"{self.options.root_url}/admin/",
             admin_user=ADMIN_USER,
             admin_password=self.credentials.admin_password,

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -122,6 +123,19 @@ def test_after_its_supervisor_was_killed_nothing_runs_and_the_next_start_works(d
     assert second.chat() == 200
     assert second.stop() == 0
     assert_nothing_left(second)
+
+
+def test_a_first_key_that_was_revoked_does_not_stop_the_next_start(data_dir: Path) -> None:
+    first = InstanceProcess(data_dir).wait_ready()
+    old = first.ready["api_key"]
+    assert first.stop() == 0
+    with sqlite3.connect(data_dir / "sluice.sqlite3") as database:
+        database.execute("UPDATE tenants_apikey SET revoked_at = '2020-01-01 00:00:00'")
+    database.close()
+    again = InstanceProcess(data_dir, first.port).wait_ready()
+    assert again.ready["api_key"] != old
+    assert again.chat() == 200
+    assert again.stop() == 0
 
 
 def test_two_instances_live_side_by_side_and_down_stops_one(running: InstanceProcess, data_dir: Path) -> None:
