@@ -134,6 +134,7 @@ def test_the_real_engine_stops_when_its_client_leaves(real: Stack, stream: bool)
     wait_until(lambda: room(real) == SEQUENCES, 30)
     caller = Caller(real, body_of("", stream=stream, max_tokens=4000, ignore_eos=True) | {"metadata": {}})
     wait_until(lambda: room(real) == SEQUENCES - 1, 30)
+    assert not _is_idle(real)
     caller.leave()
     wait_until(lambda: is_quiet(real), 10, "the engine goes on for nobody")
     wait_until(lambda: _is_idle(real), 20, "vLLM still runs the request")
@@ -141,11 +142,14 @@ def test_the_real_engine_stops_when_its_client_leaves(real: Stack, stream: bool)
 
 
 def _is_idle(stack: Stack) -> bool:
-    """The processes of the engine burn no time."""
-    engine = [child for worker in stack.children("workers") for child in (worker, *worker.children(recursive=True))]
-    before = sum(sum(process.cpu_times()[:2]) for process in engine)
+    """No process of the instance works."""
+    before = _cpu_s(stack)
     time.sleep(1)
-    return sum(sum(process.cpu_times()[:2]) for process in engine) - before < 0.5
+    return _cpu_s(stack) - before < 0.4
+
+
+def _cpu_s(stack: Stack) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in stack.children(""))
 
 
 @pytest.mark.vllm
