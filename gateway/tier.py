@@ -2,8 +2,6 @@
 
 from domain.qos import SERVED_TIER, QosClass
 
-_UNTOLD = b'"service_tier":null'
-
 
 def tier_member(qos_class: QosClass) -> bytes:
     """The member of an answer object that tells the tier of a class."""
@@ -11,8 +9,5 @@ def tier_member(qos_class: QosClass) -> bytes:
 
 
 def with_tier(frame: bytes, member: bytes) -> bytes:
-    """An answer object (JSON, compact, not empty) with ``member`` in it."""
-    # Inside of a text the quotes would be escaped, so this can only be the member that an engine left open.
-    if _UNTOLD in frame:
-        return frame.replace(_UNTOLD, member, 1)
+    """An engine's answer object (JSON, not empty, without that member) with ``member`` in it."""
     return b"{" + member + b"," + frame[1:]

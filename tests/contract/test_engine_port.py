@@ -74,6 +74,44 @@ async def test_usage_grows_and_ends_as_the_unary_usage(engine: Engine, make: Any
     assert stated["total_tokens"] == whole.usage.completion_tokens + whole.usage.prompt_tokens
 
 
+NULLABLE = {"content", "refusal", "logprobs", "finish_reason"}
+"""Fields that are null where they are empty; every other field is left out then, as in OpenAI's schema."""
+
+
+def nulls_in(value: Any) -> set[str]:
+    """Names of members that are null, at any depth."""
+    if isinstance(value, list):
+        return set().union(*map(nulls_in, value))
+    if not isinstance(value, dict):
+        return set()
+    return {name for name, inner in value.items() if inner is None}.union(*map(nulls_in, value.values()))
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+async def test_a_whole_answer_leaves_out_what_is_not_set(engine: Engine, make: Any) -> None:
+    (whole,) = (await ask(engine, make(QUESTION, stream=False))).objects
+    expected = {"logprobs", "refusal"} if make is chat else {"logprobs"}
+
+    assert nulls_in(whole) == expected
+
+
+async def test_a_whole_tool_call_has_no_content(engine: Engine) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    fields = {"tools": [tool], "tool_choice": "required", "max_tokens": 60, "ignore_eos": False}
+    (whole,) = (await ask(engine, chat(QUESTION, stream=False, **fields))).objects
+
+    assert nulls_in(whole) <= NULLABLE
+    assert not whole["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_no_answer_speaks_of_a_service_tier(engine: Engine, make: Any, stream: bool) -> None:
+    reply = await ask(engine, make(QUESTION, stream=stream, service_tier="flex"))
+
+    assert [item for item in reply.objects if "service_tier" in item] == []
+
+
 @pytest.mark.parametrize("make", [chat, completion])
 @pytest.mark.parametrize(
     ("options", "wanted"), [({"include_usage": True}, 1), ({"include_usage": False}, 0), (None, 0)]

@@ -46,7 +46,8 @@ class Frame:
 
     A stream yields one frame for each OpenAI chunk object; a unary job yields exactly one frame, the whole answer.
     ``data`` is the JSON object alone (UTF-8 bytes): no ``data:`` prefix, no ``[DONE]``. The chunk with usage
-    (``choices: []``) is yielded only if the body asked for it with ``stream_options.include_usage``.
+    (``choices: []``) is yielded only if the body asked for it with ``stream_options.include_usage``. It never holds a
+    ``service_tier``, which is the gateway's to tell.
     ``usage`` is cumulative: what the request cost up to and including this frame.
     """
 

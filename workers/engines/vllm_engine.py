@@ -55,6 +55,7 @@ from workers.engines.vllm_arguments import PROBE_SEQS, arguments, tool_parser
 from workers.engines.vllm_chunks import last_chunks, with_delivered
 from workers.engines.vllm_meter import Meter
 from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, rejection
+from workers.engines.vllm_whole import whole_answer
 
 logger = logging.getLogger(__name__)
 
@@ -219,8 +220,7 @@ class VllmEngine:
         try:
             answer = await self._ask(meter, body)
             if not job.stream:
-                whole = answer.model_dump_json().encode()
-                yield Frame(with_delivered(whole, job.delivered_tokens), meter.usage)
+                yield Frame(with_delivered(whole_answer(answer), job.delivered_tokens), meter.usage)
                 return
             async for data in self._stream(answer, meter):
                 yield Frame(with_delivered(data, job.delivered_tokens), meter.usage)
