@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 LAST = b"data: [DONE]\n\n"
 END_PATIENCE_S = 60.0
 END_RETRY_S = 0.5
+LAST_WORD_S = 2.0
 
 
 class Answer:
@@ -181,7 +183,9 @@ class Answer:
     async def _give_up(self, outcome: Outcome) -> None:
         error = outcome_error(outcome)
         self._cancel(outcome, error.status, error.code or "")
-        await self._fail(error, settled=True)
+        with suppress(TimeoutError):  # a client that reads nothing is not waited for
+            async with asyncio.timeout(LAST_WORD_S):
+                await self._fail(error, settled=True)
 
     async def _fail(self, error: ApiError, *, settled: bool) -> None:
         """Tell the client: as a status while nothing was sent, as an error event in the stream after that."""
