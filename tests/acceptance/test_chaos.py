@@ -96,7 +96,9 @@ async def run_and(stack: Stack, disturb: Callable[[], object]) -> list[Call]:
             tasks.append(asyncio.create_task(call.make(client)))
             await asyncio.sleep(0.01)  # so that each gateway accepts some
         async with asyncio.timeout(30):
-            while sum(call.raw.count(b"data: ") >= 5 for call in calls) < 20 or admitted(stack) < len(calls):
+            while sum(call.raw.count(b"data: ") >= 5 for call in calls) < 20 or _still_open(stack) + sum(
+                task.done() for task in tasks
+            ) < len(calls):
                 await asyncio.sleep(0.02)
         disturb()
         async with asyncio.timeout(ALL_ENDED_S):
@@ -104,7 +106,7 @@ async def run_and(stack: Stack, disturb: Callable[[], object]) -> list[Call]:
     return calls
 
 
-def admitted(stack: Stack) -> int:
+def _still_open(stack: Stack) -> int:
     store = stack.store()
     return sum(int(store.scard(key)) for key in store.scan_iter("sl:gwitems:*", count=1000))
 
@@ -291,3 +293,16 @@ async def test_a_killed_settlement_worker_settles_all_when_it_is_back(pair: Stac
     calls = await run_and(pair, lambda: kill(pair, "workers.settlement"))
     check(pair, calls, expected, before)
     assert count(calls) == {"completed": len(calls)}, [call for call in calls if not call.completed]
+
+
+async def test_a_request_that_kills_every_engine_it_meets_is_given_up(pair: Stack, expected: dict[int, str]) -> None:
+    before = settled(pair)
+    poison = Caller(pair, body_of(STREAMS + WHOLES, f"kill_engine=3,tokens={TOKENS}", stream=True))
+    calls = await run_and(pair, lambda: None)
+    raw = poison.read_until(b"}}\n\n")
+    poison.leave()
+    request_id = raw.split(b"x-request-id: ")[1].split(b"\r\n")[0].decode()
+    calls.append(Call(STREAMS + WHOLES, stream=True, request_id=request_id, status=200, broken=True))
+    rows = check(pair, calls, expected, before)
+    assert rows[request_id][:2] == ("failed", 502)
+    log.info("%s beside it", count(calls))
