@@ -110,7 +110,7 @@ class Runner:
         async with self._claiming:
             free = self.free_seqs()
             if self._own.state != READY or free <= 0:
-                return await self._nothing_claimed(free)
+                return await self._nothing_claimed()
             claim = await self._ready.claim(
                 *(self._worker_id, self._own.model, free, batch_id),
                 idle=not self._running,
@@ -124,7 +124,7 @@ class Runner:
             metrics.batch_size.labels(trigger).observe(len(claim.items))
         return claim
 
-    async def _nothing_claimed(self, free: int) -> Claim:
+    async def _nothing_claimed(self) -> Claim:
         """No room here: say who has some, so that the ticket can be passed on."""
         rooms = cast("dict[bytes, bytes]", await self._ready.redis.hgetall(f"sl:room:{self._own.model}"))
         others = {name.decode(): int(room) for name, room in rooms.items() if name.decode() != self._worker_id}

@@ -103,6 +103,14 @@ async def test_a_dead_workers_items_run_elsewhere_from_what_was_delivered(
     assert world.leftovers(store) == []
 
 
+async def test_the_dead_have_no_room(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
+    await claimed(ready, store, item)
+    world.kill(store, "sl:worker:w1")
+    world.sweep(store)
+    await world.finish(ready, "r1", "w1", free=8)
+    assert store.hgetall("sl:room:m") == {}
+
+
 async def test_retries_are_bounded(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
     await ready.admit(item("r1", qos_class=QosClass.P0))
     for attempt in (0, 1):

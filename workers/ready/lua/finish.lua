@@ -3,7 +3,7 @@
 --       11 model version  12 event for the gateway, packed  13 model  14 free sequences after it
 -- Returns 1 if it ended here.
 local rid, wid = ARGV[1], ARGV[2]
-redis.call('HSET', 'sl:room:' .. ARGV[13], wid, ARGV[14])
+if redis.call('EXISTS', 'sl:worker:' .. wid) == 1 then redis.call('HSET', 'sl:room:' .. ARGV[13], wid, ARGV[14]) end
 local item = load_item(rid)
 if not item or item.state ~= 'leased' or item.owner ~= wid or item.attempt ~= ARGV[3] then return 0 end
 redis.call('SREM', 'sl:held:' .. wid, rid)
