@@ -22,7 +22,13 @@ from workers.engines.factory import make_engine
 from workers.engines.known_answer import Reference
 from workers.engines.port import Engine, EngineDead, RequestRejected
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # vLLM and torch warn of themselves
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
 
 BATCH = 16
 CONFIG = replace(Config(), max_num_seqs=BATCH, max_model_len=2048, kv_cache_gib=0.5)
@@ -84,7 +90,10 @@ async def test_a_tool_round_trip_ends_in_an_answer(vllm: Engine) -> None:
     question: dict[str, Any] = {"role": "user", "content": "What is the weather in Paris?"}
     choice = {"type": "function", "function": {"name": "get_weather"}}
     asked = await ask(
-        vllm, chat("", stream=False, messages=[question], tools=[WEATHER], tool_choice=choice, max_tokens=80)
+        vllm,
+        chat(
+            "", stream=False, messages=[question], tools=[WEATHER], tool_choice=choice, max_tokens=80, ignore_eos=False
+        ),
     )
     message = asked.objects[0]["choices"][0]["message"]
     (call,) = message["tool_calls"]
@@ -102,8 +111,8 @@ async def test_a_tool_round_trip_ends_in_an_answer(vllm: Engine) -> None:
 
 async def test_the_usage_chunk_of_a_continued_stream_covers_all_attempts(vllm: Engine) -> None:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}}
-    whole = await ask(vllm, chat(FRANCE, **fields))
-    job = replace(chat(FRANCE, **fields), delivered_text="The capital of", delivered_tokens=3)
+    whole = await ask(vllm, chat(FRANCE, ignore_eos=False, **fields))
+    job = replace(chat(FRANCE, ignore_eos=False, **fields), delivered_text="The capital of", delivered_tokens=3)
     rest = await ask(vllm, job)
 
     assert "The capital of" + rest.text == whole.text

@@ -29,8 +29,6 @@ def arguments(config: Config, model: str, *, on_cpu: bool) -> list[str]:
     options += ["--enable-prompt-tokens-details", "--fingerprint-mode", "hash", "--no-use-tqdm-on-load"]
     # A called tool's arguments always fit its schema, strict or not: small models would fail at it.
     options += ["--tool-strict-level", "parameter"]
-    # Where any white space may stand between two tokens of JSON, a small model writes nothing else to the end.
-    options += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
     if config.max_model_len:
         options += ["--max-model-len", str(config.max_model_len)]
     if on_cpu:

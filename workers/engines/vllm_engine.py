@@ -61,7 +61,10 @@ logger = logging.getLogger(__name__)
 
 SEMANTIC_VERSION = "1.0.0"
 
-PROBE_STALL_S = 30.0
+PROBE_LOOK_S = 5.0
+PROBE_IDLE_LOOKS = 8
+"""Counted in looks and not in seconds, since this process may have been the one that was held up."""
+
 PROBE_TIMEOUT_S = 300.0
 PROBE_PRIORITY = -1_000_000
 
@@ -355,14 +358,15 @@ class VllmEngine:
         return tokens
 
     async def _wait_while_it_moves(self, proof: asyncio.Task[None]) -> None:
-        """A busy engine may be slow, but it makes steps; one that hangs makes none."""
-        begun = monotonic()
+        """A busy engine may be slow, but it makes steps; one that hangs makes none, look after look."""
+        begun, idle_looks = monotonic(), 0
         while not proof.done():
             steps = self._steps.count
-            await asyncio.wait({proof}, timeout=PROBE_STALL_S)
-            if not proof.done() and steps == self._steps.count:
-                raise WrongAnswer(f"expected an answer, found no step of the engine in {PROBE_STALL_S:g} s")
-            if not proof.done() and monotonic() - begun > PROBE_TIMEOUT_S:
+            await asyncio.wait({proof}, timeout=PROBE_LOOK_S)
+            idle_looks = idle_looks + 1 if steps == self._steps.count else 0
+            if idle_looks >= PROBE_IDLE_LOOKS and not proof.done():
+                raise WrongAnswer(f"expected an answer, found no step of the engine in {idle_looks * PROBE_LOOK_S:g} s")
+            if monotonic() - begun > PROBE_TIMEOUT_S and not proof.done():
                 raise WrongAnswer(f"expected an answer within {PROBE_TIMEOUT_S:g} s, found none")
 
     async def _prove(self) -> None:
@@ -414,7 +418,10 @@ def _refusal(error: Exception, *, dead: bool, chat: bool) -> Exception:
         return EngineDead(str(error))
     if isinstance(error, ValidationError):
         return _refusal_of_body(error)
-    return _refusal_of(create_error_response(error), chat=chat, message=_plain_message(error))
+    # vLLM wraps what it did not expect in an error that says nothing.
+    cause = error.__cause__ or error
+    message = _plain_message(error) or str(error) or f"{type(cause).__name__}: {cause}"
+    return _refusal_of(create_error_response(error), chat=chat, message=message)
 
 
 def _refusal_of_body(error: ValidationError) -> Exception:
