@@ -8,8 +8,6 @@ time, in turns (A B A B), every prompt is different, every answer has the same n
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,12 +17,10 @@ from typing import Any
 
 from django.conf import settings
 
-from bench.gateway_cost import wait_for
 from bench.load import Result, Target, load, median
 from bench.report import write
 from tests import stack
-from workers.engines.models.prepare import prepare
-from workers.engines.vllm_arguments import arguments as vllm_arguments
+from tests.acceptance import vllm_server
 
 TOKENS = 64
 CONCURRENCIES = (1, 8, 32)
@@ -39,22 +35,10 @@ def sluice(directory: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def vllm_server(directory: Path) -> Iterator[Target]:
+def vllm(directory: Path) -> Iterator[Target]:
     """vLLM's own server with the arguments that our engine gets."""
-    model = str(prepare(settings.SLUICE, lambda text: print(text, file=sys.stderr)))
-    port = stack.free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
-    command += [*vllm_arguments(settings.SLUICE, model, on_cpu=True), "--disable-uvicorn-access-log"]
-    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    with (directory / "vllm.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environ, cwd=directory)
-    try:
-        target = Target("vllm", f"http://127.0.0.1:{port}/v1", "none", settings.SLUICE.model_name)
-        wait_for(target)
-        yield target
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
+    with vllm_server.start(directory) as url:
+        yield Target("vllm", url, "none", settings.SLUICE.model_name)
 
 
 def measure(targets: list[Target], rounds: int, seconds: float) -> list[Result]:
@@ -104,6 +88,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name, ExitStack() as started:
-        targets = [started.enter_context(sluice(Path(name))), started.enter_context(vllm_server(Path(name)))]
+        targets = [started.enter_context(sluice(Path(name))), started.enter_context(vllm(Path(name)))]
         runs = measure(targets, options.rounds, options.seconds)
     write("engine", f'make bench ARGS="engine {" ".join(arguments)}"', summarise(runs), runs)
