@@ -36,7 +36,9 @@ install-dev:
 test: install-dev
 	@# As root on Debian this installs the browser that some tests need; elsewhere they say so.
 	@$(PYTHON) tools/chromium.py
-	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest $(ARGS)
+	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadfile $(ARGS)
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(ARGS)
 
 check: install-dev
 	$(VENV_PYTHON) -m ruff check .

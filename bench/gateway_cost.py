@@ -136,4 +136,5 @@ def main(arguments: list[str]) -> None:
         if options.litellm:
             targets.append(started.enter_context(litellm(options.litellm, Path(name))))
         runs = measure(targets, options.rounds, options.seconds)
-    write("gateway_cost", f'make bench ARGS="gateway_cost {" ".join(arguments)}"', summarise(runs), runs)
+    command = f"gateway_cost --rounds {options.rounds} --seconds {options.seconds:g} --litellm PYTHON"
+    write("gateway_cost", f'make bench ARGS="{command}"', summarise(runs), runs)
