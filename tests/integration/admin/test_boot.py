@@ -24,7 +24,7 @@ def django_check(settings: Mapping[str, str], *options: str) -> subprocess.Compl
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}
     return subprocess.run(
         [sys.executable, "-m", "django", "check", "--settings=gateway_admin.settings", *options],
-        env=clean | settings,
+        env={"SLUICE_DATA_DIR": "/nonexistent"} | clean | settings,  # what a running instance keeps is none of ours
         capture_output=True,
         text=True,
         check=False,
