@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from domain.qos import QosClass
+
 
 class ConfigError(ValueError):
     """A setting has a value that cannot be used; the message names the setting and what it takes."""
@@ -28,7 +30,8 @@ class Config:
         redis_url: the Valkey or Redis that holds the ready sets; ``redis://host:port`` without database number.
         ready_db: database number of the ready sets.
         broker_db: database number of Celery's queues.
-        engine: "vllm" or "simulator".
+        result_db: database number of Celery's results, which only chords of background slices use.
+        engine: "vllm", "padded" (embedding models) or "simulator".
         model: Hugging Face id or path of the model; "smollm2-135m-instruct" is prepared from its package.
         served_model: the name that clients use; empty for the last part of ``model``.
         model_aliases: further names for it, comma separated.
@@ -42,11 +45,32 @@ class Config:
         sim_seed: the simulator's seed.
         gateway_id: name of this gateway process, unique among the live ones; set by the supervisor.
         worker_id: name of this worker process, likewise.
+        worker_classes: classes that this worker serves, comma separated; "p0" alone makes it a dedicated one (W3).
+        worker_cores: CPU cores that this worker's processes are pinned to, comma separated; empty for all.
         flower_url: address of Flower as operators reach it, linked from the admin; empty for no link.
         metrics_port: loopback port of this process's own /metrics; 0 for none.
         lease_ttl_ms: a worker or gateway silent for longer is taken for dead.
         heartbeat_ms: how often each says that it lives.
         probe_interval_s: seconds between two known-answer probes of an engine; 0 for the one at start only.
+        window_ms: time after which a window of waiting P1 requests closes (W1); it never waits while there is room.
+        window_background_ms: time after which a window of waiting P2 requests closes (W1).
+        window_max_items: size at which a window closes at the latest (W1, W2).
+        reserve_p0_share: most of an engine's sequences that are left free for P0 while P0 requests come.
+        reserve_p2_share: share of an engine's sequences that P2 leaves free for the more urgent classes.
+        min_in_flight: the in-flight cap never falls below so many sequences.
+        tpot_goal_p0_ms: time per output token above which the in-flight cap falls while P0 runs; 0 for no goal.
+        tpot_goal_p1_ms: time per output token above which the in-flight cap falls while P1 runs; 0 for no goal.
+        ageing_p1_ms: a P1 request that has waited so long gets its turn beside the more urgent class.
+        ageing_p2_ms: a P2 request that has waited so long gets its turn beside the more urgent classes.
+        queue_deadline_p0_ms: a P0 request that has waited so long is refused with a reason, never run.
+        queue_deadline_p1_ms: a P1 request that has waited so long is refused with a reason, never run.
+        queue_deadline_p2_ms: a P2 request that has waited so long is refused with a reason, never run.
+        max_waiting_p0: P0 requests of one model that may wait; further ones are refused.
+        max_waiting_p1: P1 requests of one model that may wait; further ones are refused.
+        max_waiting_p2: P2 requests of one model that may wait; further ones are refused.
+        max_waiting_p2_mib: MiB of bodies of waiting P2 requests of one model (W3: bounded memory).
+        affinity: a worker prefers requests whose prefix it has served lately, within the slack.
+        affinity_slack_tokens: weighted tokens by which such a request may overtake the fair order.
         request_timeout_s: total time of one request, queueing included.
         keep_alive_s: silence after which a stream gets a comment line.
         max_body_bytes: larger bodies are refused with 413.
@@ -64,6 +88,7 @@ class Config:
     redis_url: str = "redis://127.0.0.1:6379"
     ready_db: int = 0
     broker_db: int = 1
+    result_db: int = 2
     engine: str = "vllm"
     model: str = "smollm2-135m-instruct"
     served_model: str = ""
@@ -78,11 +103,32 @@ class Config:
     sim_seed: int = 0
     gateway_id: str = ""
     worker_id: str = ""
+    worker_classes: tuple[str, ...] = ("p0", "p1", "p2")
+    worker_cores: tuple[str, ...] = ()
     flower_url: str = ""
     metrics_port: int = 0
     lease_ttl_ms: int = 3000
     heartbeat_ms: int = 500
     probe_interval_s: float = 60.0
+    window_ms: int = 50
+    window_background_ms: int = 500
+    window_max_items: int = 100
+    reserve_p0_share: float = 0.25
+    reserve_p2_share: float = 0.125
+    min_in_flight: int = 4
+    tpot_goal_p0_ms: float = 0.0
+    tpot_goal_p1_ms: float = 0.0
+    ageing_p1_ms: int = 5_000
+    ageing_p2_ms: int = 30_000
+    queue_deadline_p0_ms: int = 10_000
+    queue_deadline_p1_ms: int = 60_000
+    queue_deadline_p2_ms: int = 600_000
+    max_waiting_p0: int = 1_000
+    max_waiting_p1: int = 5_000
+    max_waiting_p2: int = 50_000
+    max_waiting_p2_mib: int = 256
+    affinity: bool = True
+    affinity_slack_tokens: int = 4096
     request_timeout_s: float = 600.0
     keep_alive_s: float = 10.0
     max_body_bytes: int = 10 * 1024 * 1024
@@ -105,9 +151,14 @@ class Config:
         """URL of Celery's broker."""
         return f"{self.redis_url.rstrip('/')}/{self.broker_db}"
 
+    @property
+    def result_url(self) -> str:
+        """URL of Celery's results."""
+        return f"{self.redis_url.rstrip('/')}/{self.result_db}"
+
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "engine": ("vllm", "simulator"),
+    "engine": ("vllm", "padded", "simulator"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
     "log_level": ("debug", "info", "warning", "error"),
 }
@@ -119,10 +170,29 @@ _AT_LEAST: dict[str, float] = {
     "kv_cache_gib": 0.05,
     "ready_db": 0,
     "broker_db": 0,
+    "result_db": 0,
     "metrics_port": 0,
     "lease_ttl_ms": 500,
     "heartbeat_ms": 50,
     "probe_interval_s": 0,
+    "window_ms": 0,
+    "window_background_ms": 0,
+    "window_max_items": 1,
+    "reserve_p0_share": 0,
+    "reserve_p2_share": 0,
+    "min_in_flight": 1,
+    "tpot_goal_p0_ms": 0,
+    "tpot_goal_p1_ms": 0,
+    "ageing_p1_ms": 1,
+    "ageing_p2_ms": 1,
+    "queue_deadline_p0_ms": 1,
+    "queue_deadline_p1_ms": 1,
+    "queue_deadline_p2_ms": 1,
+    "max_waiting_p0": 1,
+    "max_waiting_p1": 1,
+    "max_waiting_p2": 1,
+    "max_waiting_p2_mib": 1,
+    "affinity_slack_tokens": 0,
     "request_timeout_s": 1,
     "keep_alive_s": 0.1,
     "max_body_bytes": 1024,
@@ -200,6 +270,18 @@ def _parse_number(label: str, name: str, text: str, kind: type[int] | type[float
 def _checked(config: Config) -> Config:
     if config.lease_ttl_ms < 3 * config.heartbeat_ms:
         raise ConfigError("SLUICE_LEASE_TTL_MS must be at least three times SLUICE_HEARTBEAT_MS.")
-    if config.ready_db == config.broker_db:
-        raise ConfigError("SLUICE_READY_DB and SLUICE_BROKER_DB must differ.")
+    if len({config.ready_db, config.broker_db, config.result_db}) < 3:
+        raise ConfigError("SLUICE_READY_DB, SLUICE_BROKER_DB and SLUICE_RESULT_DB must differ.")
+    _check_worker(config)
+    for name in ("reserve_p0_share", "reserve_p2_share"):
+        if getattr(config, name) > 0.9:
+            raise ConfigError(f"SLUICE_{name.upper()} must be at most 0.9: nothing else could run.")
     return config
+
+
+def _check_worker(config: Config) -> None:
+    classes = config.worker_classes
+    if not classes or set(classes) - set(QosClass) or len(set(classes)) != len(classes):
+        raise ConfigError("SLUICE_WORKER_CLASSES must name some of p0, p1 and p2, each once.")
+    if not all(core.isdecimal() for core in config.worker_cores):
+        raise ConfigError("SLUICE_WORKER_CORES must be numbers of CPU cores, comma separated.")

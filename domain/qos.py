@@ -14,29 +14,23 @@ class QosClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassPolicy:
-    """What a class is promised and what it may take.
+    """What a class is promised and what it may take. What operators may change is in :class:`domain.config.Config`.
 
     Attributes:
         tolerated_queue_ms: queueing that the class tolerates (W3), the goal that is watched.
-        queue_deadline_ms: an item that waited longer than this is refused, never run for nobody.
-        max_retries: how often an item is run again after its engine was lost.
+        max_retries: how often an item is run again after its engine was lost (W3).
         engine_priority: handed to the engine; lower runs earlier.
-        reserve_share: share of an engine's sequences that this class must leave free for more urgent ones.
-        max_waiting: items that may wait in one ready set; over it the request is refused.
     """
 
     tolerated_queue_ms: int
-    queue_deadline_ms: int
     max_retries: int
     engine_priority: int
-    reserve_share: float
-    max_waiting: int
 
 
 POLICIES: dict[QosClass, ClassPolicy] = {
-    QosClass.P0: ClassPolicy(10, 10_000, 1, 0, 0.0, 1_000),
-    QosClass.P1: ClassPolicy(200, 60_000, 3, 10, 0.0, 5_000),
-    QosClass.P2: ClassPolicy(5_000, 600_000, 5, 20, 0.125, 50_000),
+    QosClass.P0: ClassPolicy(10, 1, 0),
+    QosClass.P1: ClassPolicy(200, 3, 10),
+    QosClass.P2: ClassPolicy(5_000, 5, 20),
 }
 
 _BY_SERVICE_TIER: dict[str, QosClass] = {

@@ -133,4 +133,6 @@ def _facts(info: EngineInfo) -> dict[str, str | int]:
         "dtype": info.dtype,
         "max_model_len": info.max_model_len,
         "max_num_seqs": info.max_num_seqs,
+        "endpoints": ",".join(info.endpoints),
+        "kv_tokens": info.kv_tokens,
     }

@@ -63,6 +63,9 @@ class WorkerState:
     running: int
     max_model_len: int
     started_at: int
+    classes: tuple[str, ...] = ("p0", "p1", "p2")
+    endpoints: tuple[str, ...] = ("chat", "completions")
+    kv_tokens: int = 0
 
     @property
     def ready(self) -> bool:
@@ -91,4 +94,7 @@ def decode_worker(worker_id: str, raw: Mapping[bytes, bytes]) -> WorkerState:
         running=number(b"running"),
         max_model_len=number(b"max_model_len"),
         started_at=number(b"started_at"),
+        classes=tuple(text(b"classes").split(",")) if raw.get(b"classes") else ("p0", "p1", "p2"),
+        endpoints=tuple(text(b"endpoints").split(",")) if raw.get(b"endpoints") else ("chat", "completions"),
+        kv_tokens=number(b"kv_tokens"),
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from domain.usage import Usage
 
-Endpoint = Literal["chat", "completions"]
+Endpoint = Literal["chat", "completions", "embeddings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,23 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the engine can take now: sequences free of ``max_num_seqs``, KV blocks free of ``kv_blocks``."""
+    """What the engine can take now, and how it has fared.
+
+    Attributes:
+        free_seqs: sequences free of ``max_num_seqs``.
+        free_kv_blocks: KV blocks free of ``kv_blocks``, each of ``block_tokens`` tokens; all 0 where there is no KV cache.
+        preemptions: sequences that lost their blocks since the engine started.
+        step_ms: time between two steps of late, smoothed; 0 while nothing has run. What a running answer waits for
+            its next token.
+    """
 
     free_seqs: int
     max_num_seqs: int
     free_kv_blocks: int
     kv_blocks: int
+    block_tokens: int = 1
+    preemptions: int = 0
+    step_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,8 @@ class EngineInfo:
         dtype: "float32", "bfloat16", ...
         max_model_len: tokens of prompt and answer together.
         details: anything worth showing to an operator (bounded, JSON-able).
+        endpoints: what can be asked of it.
+        kv_tokens: tokens that the KV cache holds; 0 where there is none.
     """
 
     engine: str
@@ -85,18 +98,22 @@ class EngineInfo:
     max_model_len: int
     max_num_seqs: int
     details: dict[str, Any]
+    endpoints: tuple[Endpoint, ...] = ("chat", "completions")
+    kv_tokens: int = 0
 
 
 class RequestRejected(Exception):
     """The engine refused this request; nobody else is affected and a retry would not help.
 
-    ``error`` is the inside of OpenAI's error object: message, type, param, code.
+    ``error`` is the inside of OpenAI's error object: message, type, param, code. ``retry_after_s``: when it may pass,
+    if the engine says so.
     """
 
-    def __init__(self, status: int, error: dict[str, Any]) -> None:
+    def __init__(self, status: int, error: dict[str, Any], retry_after_s: int | None = None) -> None:
         super().__init__(error.get("message", ""))
         self.status = status
         self.error = error
+        self.retry_after_s = retry_after_s
 
 
 class RequestFailed(Exception):
