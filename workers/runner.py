@@ -24,7 +24,7 @@ from domain.usage import Usage
 from tracing import logs, metrics
 from workers import wire
 from workers.announcer import Announcer
-from workers.engines.port import Engine, EngineDead, EngineInfo, Job, RequestFailed, RequestRejected
+from workers.engines.port import Endpoint, Engine, EngineDead, EngineInfo, Job, RequestFailed, RequestRejected
 from workers.outbox import Outbox
 from workers.ready.item import Claim, ClaimedItem, Ending
 from workers.ready.ready_set import ReadySet
@@ -390,7 +390,7 @@ class Runner:
 def _job(item: ClaimedItem) -> Job:
     return Job(
         request_id=item.request_id,
-        endpoint="chat" if item.endpoint == "chat" else "completions",
+        endpoint=cast("Endpoint", item.endpoint),
         body=item.body,
         stream=item.stream,
         priority=item.priority,
