@@ -1,17 +1,17 @@
-"""The in-flight cap: how many sequences an engine is given at once, found by additive increase and multiplicative decrease.
+"""The in-flight cap: how many sequences an engine is given at once.
 
-The engine's own limit says what fits at best. How many sequences run well depends on their lengths and on the machine, and
-nobody knows that beforehand; so the cap falls when the engine runs out of KV cache or answers become slower than their
-class allows, and rises again while it is what holds requests back (after Chiu and Jain, "Analysis of the increase and
-decrease algorithms for congestion avoidance in computer networks", 1989).
+The engine's own limit says what fits at best. How many sequences run well depends on their lengths and on the machine,
+and nobody knows that beforehand. So the cap falls by a factor when the engine runs out of KV cache or answers become
+slower than their class allows, and rises by one while it is what holds requests back (additive increase, multiplicative
+decrease: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance", 1989).
 """
 
 import math
 from dataclasses import dataclass
 
 DECREASE = 0.85
-"""A smaller factor empties an engine for one burst. A larger one takes several hold-offs to answer a real shortage: of 32
-sequences this one takes away 5, and 4 decreases halve the cap."""
+"""Of 32 sequences the first decrease takes 5 away and four take half. A smaller factor would leave much of the engine
+unused after one burst, a larger one would need many hold-offs to answer a lasting shortage."""
 INCREASE = 1
 HOLD_MS = 2_000
 """After a decrease nothing changes for so long: what runs already must end before its effect shows."""

@@ -1,4 +1,4 @@
-"""The reserve: sequences of an engine that less urgent classes leave free, so that P0 finds room without waiting (W3)."""
+"""The reserve: sequences of an engine that less urgent classes leave free, so that P0 need not wait for one (W3)."""
 
 import math
 
