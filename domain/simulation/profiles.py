@@ -61,6 +61,37 @@ _ALL = (
         dtype="bfloat16",
     ),
     Profile(
+        name="a100-qwen2-7b",
+        source=(
+            "Qwen's published speed of Qwen2-7B-Instruct in bfloat16 on one A100 80 GB with vLLM 0.4.2: 80.45 tokens/s "
+            "alone, 12.43 ms a step (15.2 GB of weights at 2.04 TB/s would take 7.5 ms). Prefill is 2 x 7.6e9 FLOP a "
+            "token at half of 312 TFLOP/s, assumed; a sequence costs what it costs in h100-llama-3.1-8b times "
+            "3.35/2.04 for the slower memory, assumed; so is the KV cache (50 GiB)"
+        ),
+        base_s=0.01238,
+        per_token_s=0.0000974,
+        per_sequence_s=0.00005,
+        kv_bytes_per_token=28 * 2 * 4 * 128 * 2,
+        kv_gib=50.0,
+        dtype="bfloat16",
+    ),
+    Profile(
+        name="h100x4-llama-3-70b",
+        source=(
+            "fit of NVIDIA's published NIM 1.3.0 figures for Llama-3.1-70B-Instruct: time between tokens 13.21, 12.64, "
+            "15.31, 17.42, 23.28, 27.73 and 31.22 ms at 1, 5, 25, 50, 100, 150 and 200 requests (the line is within "
+            "6 % of each). Four H100 80 GB in bfloat16 are assumed for them: 141 GB of weights at 4 x 3.35 TB/s take "
+            "10.5 ms, and 13.2 ms are 80 % of that speed. Prefill is 2 x 70.6e9 FLOP a token at half of 4 x 989 "
+            "TFLOP/s, assumed; so is the KV cache (120 GiB)"
+        ),
+        base_s=0.0129,
+        per_token_s=0.0000714,
+        per_sequence_s=0.000095,
+        kv_bytes_per_token=80 * 2 * 8 * 128 * 2,
+        kv_gib=120.0,
+        dtype="bfloat16",
+    ),
+    Profile(
         name="zero",
         source="no model time at all: measures everything around the engine",
         base_s=0.0,
