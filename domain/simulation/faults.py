@@ -19,6 +19,7 @@ class Faults:
         die_once_after: likewise, but only while nothing was delivered yet.
         hang_after: no token comes after so many.
         error: HTTP status: 4xx rejects the request, 5xx fails it.
+        retry_after: seconds after which a rejected request may pass, as the engine then says.
         kill_engine: the engine dies after so many tokens, for everybody.
         utf8: the answer is made of characters of several bytes, cut between tokens.
         garbage: from now on the engine computes wrongly, for everybody.
@@ -32,6 +33,7 @@ class Faults:
     die_once_after: int | None = None
     hang_after: int | None = None
     error: int | None = None
+    retry_after: int | None = None
     kill_engine: int | None = None
     utf8: bool = False
     garbage: bool = False
@@ -48,6 +50,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "itl": (0, 86_400),
     "tokens": (1, 1_000_000),
     "error": (400, 599),
+    "retry_after": (1, 86_400),
     "big": (1, 100_000_000),
 }
 _DEFAULTS = {"kill_engine": "0"}

@@ -299,6 +299,13 @@ async def test_wrong_field_is_rejected(engine: Engine, fields: dict[str, Any]) -
     assert refusal.value.error["message"]
 
 
+async def test_an_endpoint_that_the_engine_does_not_have_is_rejected(engine: Engine) -> None:
+    with pytest.raises(RequestRejected) as refusal:
+        await ask(engine, replace(completion(QUESTION, stream=False), endpoint="embeddings"))
+
+    assert refusal.value.status == 400
+
+
 async def test_neighbours_do_not_notice_a_rejected_request(engine: Engine) -> None:
     expected = (await ask(engine, chat(QUESTION))).text
     bad = chat("river " * 4 * MAX_MODEL_LEN)
@@ -327,6 +334,16 @@ async def test_a_running_job_takes_room(engine: Engine) -> None:
 
     assert room.free_seqs == MAX_NUM_SEQS - 1
     assert room.free_kv_blocks < room.kv_blocks
+
+
+async def test_room_tells_the_size_of_blocks_and_the_pace(engine: Engine) -> None:
+    await ask(engine, chat(QUESTION, max_tokens=30))
+    room = engine.room()
+
+    assert room.block_tokens > 1
+    assert room.kv_blocks * room.block_tokens >= MAX_MODEL_LEN
+    assert room.step_ms > 0
+    assert room.preemptions >= 0
 
 
 @pytest.mark.parametrize("choices", [1, 2])
@@ -426,6 +443,8 @@ async def test_a_stopped_engine_is_dead_and_starts_again(engine: Engine) -> None
     assert (await ask(engine, chat(QUESTION))).text == before
     assert info.max_num_seqs == MAX_NUM_SEQS
     assert info.max_model_len == MAX_MODEL_LEN
+    assert info.kv_tokens == engine.room().kv_blocks * engine.room().block_tokens
+    assert info.endpoints == ("chat", "completions")
     assert len(info.version.rsplit("-", 1)[1]) == 12
     await engine.probe()
     assert await until_idle(engine)

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import orjson
 
 from domain.usage import Usage
-
-Endpoint = Literal["chat", "completions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,8 @@ def usage_json(usage: Usage) -> bytes:
 class ChunkWriter:
     """Chunks of one stream. ``with_usage`` puts ``"usage": null`` into every chunk but the last, as OpenAI does."""
 
-    def __init__(self, endpoint: Endpoint, request_id: str, model: str, created: int, *, with_usage: bool) -> None:
-        self._chat = endpoint == "chat"
+    def __init__(self, request_id: str, model: str, created: int, *, chat: bool, with_usage: bool) -> None:
+        self._chat = chat
         self._start = _opening(
             "chat.completion.chunk" if self._chat else "text_completion", self._chat, request_id, model, created
         )
@@ -95,10 +92,9 @@ class ChunkWriter:
 
 
 def whole_answer(
-    endpoint: Endpoint, request_id: str, model: str, created: int, choices: Sequence[Choice], usage: Usage
+    request_id: str, model: str, created: int, choices: Sequence[Choice], usage: Usage, *, chat: bool
 ) -> bytes:
     """The one object of a unary answer."""
-    chat = endpoint == "chat"
     start = _opening("chat.completion" if chat else "text_completion", chat, request_id, model, created)
     parts = b",".join(map(_chat_choice if chat else _text_choice, choices))
     return start + b'"choices":[' + parts + b'],"usage":' + usage_json(usage) + b"}"

@@ -61,7 +61,7 @@ class Room:
 
     Attributes:
         free_seqs: sequences free of ``max_num_seqs``.
-        free_kv_blocks: KV blocks free of ``kv_blocks``, each of ``block_tokens`` tokens; all 0 where there is no KV cache.
+        free_kv_blocks: KV blocks free of ``kv_blocks``, each of ``block_tokens`` tokens; 0 where there is no KV cache.
         preemptions: sequences that lost their blocks since the engine started.
         step_ms: time between two steps of late, smoothed; 0 while nothing has run. What a running answer waits for
             its next token.

@@ -12,10 +12,11 @@ from domain.simulation.blocks import BlockPool, prefix_hashes
 from domain.simulation.faults import NO_FAULTS
 from domain.simulation.profiles import PROFILES, Profile
 from domain.simulation.scheduler import Scheduler, Sequence
-from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, Room
+from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, RequestRejected, Room
 from workers.engines.simulator_answer import Model, word_answer
 from workers.engines.simulator_request import Asked, Prompt, read_request, rejected
 from workers.engines.simulator_run import Part, Run
+from workers.engines.step_pace import StepPace
 
 BLOCK_SIZE = 16
 _BYTES_PER_BLOCK = 4 * BLOCK_SIZE
@@ -36,6 +37,7 @@ class SimulatorEngine:
         self._model = Model(config.sim_seed, config.max_model_len or _DEFAULT_MAX_MODEL_LEN)
         self._scheduler: Scheduler[Part] = Scheduler(BlockPool(0, BLOCK_SIZE), config.max_num_seqs, 1)
         self._runs: set[Run] = set()
+        self._pace = StepPace()
         self._work = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
         self._dead_reason: str | None = "the engine has not been started"
@@ -73,6 +75,7 @@ class SimulatorEngine:
                 "max_waiting": self.max_waiting,
                 "preemptions": self._scheduler.preemptions,
             },
+            kv_tokens=self._scheduler.pool.blocks * BLOCK_SIZE,
         )
 
     async def start(self) -> EngineInfo:
@@ -91,6 +94,7 @@ class SimulatorEngine:
         pool = BlockPool(int(kv_gib * 2**30) // (profile.kv_bytes_per_token * BLOCK_SIZE), BLOCK_SIZE)
         self._model = Model(config.sim_seed, self._max_model_len(pool))
         self._scheduler = Scheduler(pool, config.max_num_seqs, config.max_num_batched_tokens)
+        self._pace = StepPace()
         self._work = asyncio.Event()
         self._dead_reason = None
         self.tokens_produced = 0
@@ -119,7 +123,8 @@ class SimulatorEngine:
         free_blocks = pool.free - scheduler.blocks_owed()
         if self._dead_reason is not None:
             free_seqs = free_blocks = 0
-        return Room(max(free_seqs, 0), scheduler.max_num_seqs, max(free_blocks, 0), pool.blocks)
+        kept = (pool.blocks, BLOCK_SIZE, scheduler.preemptions, self._pace.step_ms)
+        return Room(max(free_seqs, 0), scheduler.max_num_seqs, max(free_blocks, 0), *kept)
 
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:
         """Run one job; see the port."""
@@ -200,7 +205,8 @@ class SimulatorEngine:
             self._model = Model(self._model.seed, self._model.max_model_len, wrong=True)
         if faults.error is not None:
             if faults.error < 500:
-                raise rejected(f"scripted error {faults.error}", "metadata.sim", status=faults.error)
+                refusal = rejected(f"scripted error {faults.error}", "metadata.sim", status=faults.error)
+                raise RequestRejected(refusal.status, refusal.error, faults.retry_after)
             raise RequestFailed(f"scripted error {faults.error}")
         if faults.kill_engine == 0:
             self._die("scripted death of the engine")
@@ -228,6 +234,7 @@ class SimulatorEngine:
             now_s = loop.time()
             step = self._scheduler.plan(now_s)
             if not step.chunks:
+                self._pace.pause()
                 await self._wait_for_work(now_s)
                 continue
             duration_s = profile.step_s(step.tokens, len(step.chunks))
@@ -235,6 +242,7 @@ class SimulatorEngine:
             due_s = (due_s if now_s - due_s < duration_s else now_s) + duration_s
             await asyncio.sleep(max(0.0, due_s - now_s))
             self._deliver(self._scheduler.commit(step))
+            self._pace.step(loop.time(), more=bool(self._scheduler.running or self._scheduler.waiting))
 
     def _steps_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -142,6 +142,8 @@ def read_request(job: Job, max_model_len: int) -> Asked:
     Raises:
         RequestRejected: a wrong type or value, an unknown fault, or more tokens than the model can take.
     """
+    if job.endpoint == "embeddings":
+        raise rejected("This model generates text and has no embeddings.", "model")
     asked = _read_chat(job) if job.endpoint == "chat" else _read_completions(job)
     for prompt in asked.prompts:
         _check_length(prompt, asked, max_model_len, "messages" if job.endpoint == "chat" else "prompt")

@@ -44,13 +44,16 @@ class Run:
         self.error: EngineDead | RequestFailed | None = None
         self.tokens = 0
         self._model = model
+        self._chat = job.endpoint == "chat"
         self._created = int(time())
         self._open = 0
         self._waiter: asyncio.Future[None] | None = None
         self._prompt_tokens = sum(prompt.tokens for prompt in asked.prompts)
         self._completed = 0
         self._resumed = bool(job.delivered_text or job.delivered_tokens)
-        self._chunks = ChunkWriter(job.endpoint, job.request_id, model, self._created, with_usage=asked.include_usage)
+        self._chunks = ChunkWriter(
+            job.request_id, model, self._created, chat=self._chat, with_usage=asked.include_usage
+        )
 
     def add_part(self, answer: Answer) -> Part:
         """One more choice; choices are numbered in the order in which they are added."""
@@ -94,7 +97,7 @@ class Run:
     def _stream_token(self, part: Part, position: int, last: bool) -> None:
         text = part.answer.emitted[position]
         first = position == part.answer.start
-        if first and not self._resumed and self.job.endpoint == "chat":
+        if first and not self._resumed and self._chat:
             self._put(self._chunks.role(part.index))
         tool = self.asked.tool
         if tool is not None:
@@ -110,8 +113,8 @@ class Run:
         if not self.job.stream:
             choices = [self._choice(part) for part in self.parts]
             usage = self._usage()
-            arguments = (self.job.endpoint, self.job.request_id, self._model, self._created)
-            self._put(whole_answer(*arguments, choices, usage))
+            head = (self.job.request_id, self._model, self._created)
+            self._put(whole_answer(*head, choices, usage, chat=self._chat))
         elif self.asked.include_usage:
             self._put(self._chunks.usage(self._usage()))
 
@@ -143,7 +146,7 @@ class Run:
         tokens = part.answer.tokens[part.logged : position + 1]
         offset = sum(map(len, part.answer.tokens[: part.logged]))
         part.logged = position + 1
-        return _chat_logprobs(tokens, top) if self.job.endpoint == "chat" else _text_logprobs(tokens, top, offset)
+        return _chat_logprobs(tokens, top) if self._chat else _text_logprobs(tokens, top, offset)
 
 
 def _alternatives(token: str, top: int) -> list[tuple[str, float]]:

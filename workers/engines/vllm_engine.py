@@ -10,7 +10,6 @@ import logging
 from argparse import Namespace
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextvars import ContextVar
-from http import HTTPStatus
 from importlib.metadata import entry_points
 from pathlib import Path
 from time import monotonic
@@ -40,32 +39,22 @@ from vllm.v1.metrics.loggers import StatLoggerBase
 
 from domain.config import Config
 from workers.engines import vllm_leftovers, vllm_plugin
-from workers.engines.known_answer import (
-    GreedyAnswer,
-    Reference,
-    WrongAnswer,
-    check_finite,
-    check_greedy,
-    check_likelihood,
-)
+from workers.engines.known_answer import Reference
 from workers.engines.models.prepare import find_reference, fingerprint, prepare
-from workers.engines.models.reference import TEXT
-from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, Room
-from workers.engines.vllm_arguments import PROBE_SEQS, arguments, tool_parser
+from workers.engines.port import EngineDead, EngineInfo, Frame, Job, Room
+from workers.engines.vllm_arguments import arguments, tool_parser
 from workers.engines.vllm_chunks import last_chunks, with_delivered
 from workers.engines.vllm_meter import Meter
-from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, rejection
+from workers.engines.vllm_probe import Probe
+from workers.engines.vllm_refusal import LENGTH_PARAM, refusal_of, refusal_of_body, words_of
+from workers.engines.vllm_request import answer_limit, clean_body, count_seqs
+from workers.engines.vllm_steps import Steps
 from workers.engines.vllm_whole import whole_answer
 
 logger = logging.getLogger(__name__)
 
 SEMANTIC_VERSION = "1.0.0"
 
-PROBE_LOOK_S = 5.0
-PROBE_IDLE_LOOKS = 8
-"""Counted in looks and not in seconds, since this process may have been the one that was held up."""
-
-PROBE_TIMEOUT_S = 300.0
 PROBE_PRIORITY = -1_000_000
 
 STOP_TIMEOUT_S = 1.0
@@ -73,23 +62,17 @@ STOP_TIMEOUT_S = 1.0
 
 _SSE_START, _SSE_TAIL, _SSE_END = "data: ", "\n\n", "data: [DONE]"
 
-# The last two: an answer that no prompt would leave room for. Limits below 1 the gateway has refused.
-_TOO_LONG = ("input_tokens", "input_text", "max_tokens", "max_completion_tokens")
-
 _meter: ContextVar[Meter | None] = ContextVar("vllm_meter", default=None)
 
 
-class _Steps(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without types
-    """Steps made so far, and the share of the KV cache in use after the latest, 0 to 1."""
+class _StatLogger(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without types
+    """Hands what vLLM tells of each step to ``steps``."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.kv_usage = 0.0
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, *_args: Any, **_options: Any) -> None:
-        self.count += 1
-        if scheduler_stats is not None:
-            self.kv_usage = scheduler_stats.kv_cache_usage
+        self._steps.record(monotonic(), scheduler_stats, iteration_stats)
 
     def log_engine_initialized(self) -> None:
         pass
@@ -144,7 +127,7 @@ class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
             meter.failure = VLLMValidationError(
                 f"This model's maximum context length is {context} tokens. However, you requested "
                 f"{prompt_tokens + wanted} tokens ({prompt_tokens} in the prompt, {wanted} in the completion).",
-                parameter=_TOO_LONG[0],
+                parameter=LENGTH_PARAM,
             )
             raise meter.failure
 
@@ -160,7 +143,7 @@ class VllmEngine:
         self._config = config
         self._llm: Any = None
         self._serving: State = State()
-        self._steps = _Steps()
+        self._steps = Steps()
         self._meters: set[Meter] = set()
         self._reference: Reference | None = None
         self._kv_blocks = 0
@@ -190,35 +173,29 @@ class VllmEngine:
         Raises:
             EngineDead: a wrong answer, none in time, or the engine's processes are gone.
         """
-        proof = asyncio.create_task(self._prove())
-        try:
-            await self._wait_while_it_moves(proof)
-            await proof
-        except* EngineDead as group:
-            raise EngineDead(str(_first(group))) from group
-        except* Exception as group:
-            error = _first(group)
-            kind = "" if isinstance(error, WrongAnswer) else f"{type(error).__name__}: "
-            raise EngineDead(f"known-answer probe: {kind}{error}") from group
-        finally:
-            proof.cancel()
+        await Probe(self, self._reference, self._dtype).prove()
 
     def room(self) -> Room:
         """Free sequences by our own count, free blocks by the engine's latest step less what it has not begun."""
-        limit = self._config.max_num_seqs
+        limit, steps = self._config.max_num_seqs, self._steps
         if self._llm is None or self._llm.errored:
-            return Room(0, limit, 0, self._kv_blocks)
-        free_seqs = max(0, limit - sum(meter.seqs for meter in self._meters))
+            free_seqs = free_blocks = 0
+        else:
+            free_seqs, free_blocks = limit - sum(meter.seqs for meter in self._meters), self._free_blocks()
+        kept = (self._kv_blocks, self._block_tokens, steps.preemptions, steps.pace.step_ms)
+        return Room(max(0, free_seqs), limit, max(0, free_blocks), *kept)
+
+    def _free_blocks(self) -> int:
         if not self._meters:
-            return Room(free_seqs, limit, self._kv_blocks, self._kv_blocks)
+            return self._kv_blocks
         waiting = sum(meter.waiting_tokens() for meter in self._meters)
-        free = int(self._kv_blocks * (1 - self._steps.kv_usage)) - -(-waiting // self._block_tokens)
-        return Room(free_seqs, limit, max(0, free), self._kv_blocks)
+        return int(self._kv_blocks * (1 - self._steps.kv_usage)) - -(-waiting // self._block_tokens)
 
     async def run(self, job: Job) -> AsyncIterator[Frame]:
         """Run one job through vLLM's serving layer; see the port for what is raised."""
         body = clean_body(job)
-        meter = Meter(job, count_seqs(body), answer_limit(body), self._tokens_of(job.delivered_text))
+        resumed = self.tokenize(job.delivered_text) if job.delivered_text else []
+        meter = Meter(job, count_seqs(body), answer_limit(body), resumed)
         self._meters.add(meter)
         try:
             answer = await self._ask(meter, body)
@@ -251,6 +228,7 @@ class VllmEngine:
     async def _load(self, directory: Path) -> None:
         vllm_leftovers.remove_leftovers()
         self._directory = vllm_leftovers.own_directory()
+        self._steps = steps = Steps()
         set_up(self._directory)
         _warn_without_guard()
         model = self._config.model
@@ -263,7 +241,7 @@ class VllmEngine:
         self._llm = _MeteredLLM.from_vllm_config(
             vllm_config,
             usage_context=UsageContext.OPENAI_API_SERVER,
-            stat_loggers=[lambda _config, _index=0: self._steps],
+            stat_loggers=[lambda _config, _index=0: _StatLogger(steps)],
         )
         model_config = vllm_config.model_config
         parsed.tool_call_parser = tool_parser(model_config.hf_config.model_type, model_config.get_vocab_size())
@@ -301,6 +279,7 @@ class VllmEngine:
             max_model_len=model_config.max_model_len,
             max_num_seqs=self._config.max_num_seqs,
             details=details,
+            kv_tokens=self._kv_blocks * self._block_tokens,
         )
 
     async def _ask(self, meter: Meter, body: dict[str, Any]) -> Any:
@@ -321,7 +300,7 @@ class VllmEngine:
             _meter.reset(token)
         _raise_if_cancelled()
         if isinstance(answer, ErrorResponse):
-            raise _refusal_of(answer, chat=chat)
+            raise refusal_of(answer.error.code, answer.error.message, answer.error.param, chat=chat)
         return answer
 
     async def _stream(self, answer: AsyncGenerator[str, None], meter: Meter) -> AsyncIterator[bytes]:
@@ -344,56 +323,35 @@ class VllmEngine:
         """What an error object inside a stream means; ``error`` is what the engine raised, if it did."""
         if error is not None:
             return _refusal(error, dead=self._llm is None or self._llm.errored, chat=chat)
-        return _refusal_of(ErrorResponse.model_validate_json(data), chat=chat)
+        told = ErrorResponse.model_validate_json(data).error
+        return refusal_of(told.code, told.message, told.param, chat=chat)
 
     def _alive(self) -> Any:
         if self._llm is None or self._llm.errored:
             raise EngineDead("the engine's processes are gone")
         return self._llm
 
-    def _tokens_of(self, text: str) -> list[int]:
-        if not text:
-            return []
+    # --- what the probe asks ------------------------------------------------------------------------------------------
+
+    def steps_made(self) -> int:
+        """Steps since the engine started."""
+        return self._steps.count
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of ``text`` alone."""
         tokens: list[int] = self._alive().renderer.get_tokenizer().encode(text, add_special_tokens=False)
         return tokens
 
-    async def _wait_while_it_moves(self, proof: asyncio.Task[None]) -> None:
-        """A busy engine may be slow, but it makes steps; one that hangs makes none, look after look."""
-        begun, idle_looks = monotonic(), 0
-        while not proof.done():
-            steps = self._steps.count
-            await asyncio.wait({proof}, timeout=PROBE_LOOK_S)
-            idle_looks = idle_looks + 1 if steps == self._steps.count else 0
-            if idle_looks >= PROBE_IDLE_LOOKS and not proof.done():
-                raise WrongAnswer(f"expected an answer, found no step of the engine in {idle_looks * PROBE_LOOK_S:g} s")
-            if monotonic() - begun > PROBE_TIMEOUT_S and not proof.done():
-                raise WrongAnswer(f"expected an answer within {PROBE_TIMEOUT_S:g} s, found none")
-
-    async def _prove(self) -> None:
-        """Never more than ``PROBE_SEQS`` sequences at once: the places kept for it."""
-        places = asyncio.Semaphore(PROBE_SEQS)
-        greedy = self._reference.greedy if self._reference and self._dtype == "float32" else ()
-        async with asyncio.TaskGroup() as proofs:
-            proofs.create_task(self._prove_likelihood(places))
-            for answer in greedy:
-                proofs.create_task(self._prove_greedy(answer, places))
-
-    async def _prove_likelihood(self, places: asyncio.Semaphore) -> None:
-        reference = self._reference
-        tokens = list(reference.text_tokens) if reference else self._tokens_of(TEXT)
-        async with places:
-            output = await self._compute(tokens, SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0))
+    async def likelihood(self, tokens: Sequence[int]) -> list[float]:
+        """See :class:`workers.engines.vllm_probe.Computer`."""
+        output = await self._compute(tokens, SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0))
         scores = output.prompt_logprobs or []
-        nll = [-score[token].logprob for token, score in zip(tokens, scores, strict=True) if score is not None]
-        if reference:
-            check_likelihood(reference, nll, self._dtype)
-        else:
-            check_finite(nll)
+        return [-score[token].logprob for token, score in zip(tokens, scores, strict=True) if score is not None]
 
-    async def _prove_greedy(self, answer: GreedyAnswer, places: asyncio.Semaphore) -> None:
-        async with places:
-            output = await self._compute(answer.prompt, SamplingParams(temperature=0, max_tokens=len(answer.tokens)))
-        check_greedy(answer, output.outputs[0].token_ids)
+    async def greedy(self, prompt: Sequence[int], count: int) -> Sequence[int]:
+        """See :class:`workers.engines.vllm_probe.Computer`."""
+        output = await self._compute(prompt, SamplingParams(temperature=0, max_tokens=count))
+        return tuple(output.outputs[0].token_ids)
 
     async def _compute(self, prompt: Sequence[int], params: SamplingParams) -> RequestOutput:
         """Ahead of everything that waits, and computed afresh: no salt is used twice."""
@@ -406,48 +364,14 @@ class VllmEngine:
         raise EngineDead("the engine ended a probe without an answer")
 
 
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """The first error that is not a group itself."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
 def _refusal(error: Exception, *, dead: bool, chat: bool) -> Exception:
     """What an exception of vLLM means to the port."""
     if dead or isinstance(error, EngineDeadError):
         return EngineDead(str(error))
     if isinstance(error, ValidationError):
-        return _refusal_of_body(error)
-    # vLLM wraps what it did not expect in an error that says nothing.
-    cause = error.__cause__ or error
-    message = _plain_message(error) or str(error) or f"{type(cause).__name__}: {cause}"
-    return _refusal_of(create_error_response(error), chat=chat, message=message)
-
-
-def _refusal_of_body(error: ValidationError) -> Exception:
-    first = error.errors(include_url=False, include_input=False)[0]
-    cause = first.get("ctx", {}).get("error")
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    return rejection(400, _plain_message(cause) or first["msg"], getattr(cause, "parameter", None) or where or None)
-
-
-def _refusal_of(answer: ErrorResponse, *, chat: bool, message: str = "") -> Exception:
-    error = answer.error
-    text = message or error.message
-    if error.code == HTTPStatus.NOT_IMPLEMENTED:
-        return rejection(400, text, error.param)
-    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestFailed(text)
-    if error.param in _TOO_LONG:
-        return rejection(400, text, "messages" if chat else "prompt", "context_length_exceeded")
-    if error.code == HTTPStatus.NOT_FOUND and error.param == "model":
-        return rejection(404, text, "model", "model_not_found")
-    return rejection(error.code, text, error.param)
-
-
-def _plain_message(error: object) -> str:
-    """A validation error's own words, without the parameter and value that vLLM appends."""
-    return str(error.args[0]) if isinstance(error, VLLMValidationError) else ""
+        return refusal_of_body(error)
+    told = create_error_response(error).error
+    return refusal_of(told.code, words_of(error) or told.message, told.param, chat=chat)
 
 
 def _raise_if_cancelled() -> None:

@@ -36,8 +36,10 @@ def clean_body(job: Job) -> dict[str, Any]:
     unknown fields are dropped, as OpenAI tolerates them. So is the model's name: the gateway chose this engine by it.
 
     Raises:
-        RequestRejected: not a JSON object.
+        RequestRejected: not a JSON object, or an endpoint that a generating model does not have.
     """
+    if job.endpoint not in _FIELDS:
+        raise rejection(400, f"This model generates text and has no {job.endpoint}.", "model")
     try:
         raw = orjson.loads(job.body)
     except orjson.JSONDecodeError as error:

@@ -122,6 +122,14 @@ async def test_error_below_500_rejects(engine: SimulatorEngine, status: int) -> 
     assert refusal.value.status == status
 
 
+@pytest.mark.parametrize(("script", "seconds"), [("error=429,retry_after=7", 7), ("error=429", None)])
+async def test_a_refusal_may_say_when_to_come_back(engine: SimulatorEngine, script: str, seconds: int | None) -> None:
+    with pytest.raises(RequestRejected) as refusal:
+        await collect(engine.run(job(script)))
+
+    assert refusal.value.retry_after_s == seconds
+
+
 @pytest.mark.parametrize("script", ["error=500", "error=503", "die_after=0"])
 async def test_error_from_500_fails(engine: SimulatorEngine, script: str) -> None:
     assert await until_it_fails(engine.run(job(script)), RequestFailed) == []
@@ -296,9 +304,18 @@ async def test_a_cache_too_small_for_all_preempts_and_still_answers_alike() -> N
         answers.append([text_of(part) for part in frames])
         await engine.stop()
 
-    assert roomy.info.details["preemptions"] == 0
-    assert tight.info.details["preemptions"] > 0
+    assert roomy.room().preemptions == 0
+    assert tight.room().preemptions > 0
     assert answers[0] == answers[1]
+
+
+async def test_silence_between_steps_does_not_slow_the_pace(engine: SimulatorEngine) -> None:
+    assert engine.room().step_ms == 0
+    await collect(engine.run(job("tokens=40")))
+    step_ms = engine.room().step_ms
+    await collect(engine.run(job("tokens=3,itl=0.05")))
+
+    assert engine.room().step_ms == step_ms > 0
 
 
 @pytest.mark.parametrize(
