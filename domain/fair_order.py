@@ -65,7 +65,7 @@ class FairOrder:
     """
 
     def __init__(self) -> None:
-        self.clock = 0.0
+        self._clock = 0.0  # where newcomers start while nobody waits: the counter of the last one that waited
         self._counters: dict[str, float] = {}
         self._weights: dict[str, float] = {}
         self._items: dict[str, WaitingItem] = {}
@@ -118,7 +118,6 @@ class FairOrder:
         item = self.peek()
         if item is None:
             return None
-        self.clock = max(self.clock, self._counters[item.tenant])
         self.withdraw(item.item_id)
         self.charge(item.tenant, item.prompt_cost)
         return item
@@ -131,6 +130,8 @@ class FairOrder:
         self._depths[item.tenant] -= 1
         if not self._depths[item.tenant]:
             del self._depths[item.tenant], self._lines[item.tenant], self._turn_of[item.tenant]
+        if not self._items:
+            self._clock = self._counters[item.tenant]
         return True
 
     def charge(self, tenant: str, cost: float) -> None:
@@ -147,7 +148,7 @@ class FairOrder:
     def _join(self, tenant: str) -> None:
         """Lift a tenant that had nothing waiting to the present, so that idle time earns no credit."""
         first = self._first_tenant()
-        present = self.clock if first is None else self._counters[first]
+        present = self._clock if first is None else self._counters[first]
         self._counters[tenant] = max(self.counter(tenant), present)
         self._lines[tenant] = []
         self._depths[tenant] = 0
