@@ -1,13 +1,20 @@
-"""Operators and their groups, in the theme's looks."""
+"""Operators and their groups in the theme's looks, and what operators did."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as StockGroupAdmin
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
+from unfold.contrib.filters.admin import ChoicesDropdownFilter
+from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from gateway_admin.models import OperatorAction
+from tenants.admin.time_range import TimeRangeFilter
 
 if TYPE_CHECKING:
     _StockUserAdmin = StockUserAdmin[User]
@@ -30,3 +37,36 @@ class UserAdmin(_StockUserAdmin, ModelAdmin):
 @admin.register(Group)
 class GroupAdmin(StockGroupAdmin, ModelAdmin):
     """Sets of permissions."""
+
+
+@admin.register(OperatorAction)
+class OperatorActionAdmin(ModelAdmin):
+    """Who paused, drained and opened what: to read, never to change."""
+
+    list_display = ("at", "operator_name", "action", "target_label", "previous_state", "reason", "outcome")
+    list_filter = (
+        ("action", ChoicesDropdownFilter),
+        ("kind", ChoicesDropdownFilter),
+        ("outcome", ChoicesDropdownFilter),
+        ("at", TimeRangeFilter),
+    )
+    list_filter_submit = True
+    search_fields = ("operator_name", "target", "reason")
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: a row is written by the switch alone."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    @display(description=_("target"), ordering="target")
+    def target_label(self, row: OperatorAction) -> str:
+        """The target as a person calls it."""
+        return row.target_name

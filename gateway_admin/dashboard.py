@@ -28,7 +28,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "workers": len(workers),
         "ready": sum(worker["state"] == "ready" for worker in workers),
         "running": sum(worker["running"] for worker in workers),
-        "waiting": sum(queue["waiting"] for queue in live["queues"]),
+        "waiting": live["waiting"],
         "minute": summarise_usage(now - timedelta(minutes=1)),
         "today": summarise_usage(midnight),
         "tenants": Tenant.objects.filter(active=True).count(),

@@ -1,7 +1,6 @@
-"""The page "Engines and queues" and the JSON that it asks for every two seconds."""
+"""The page "Engines" and the JSON that it asks for every two seconds."""
 
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -11,26 +10,20 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from redis import Redis
 from redis.exceptions import RedisError
 
-from domain.qos import QosClass
 from gateway_admin.live import LiveView, connect_for_page, read_live
+from gateway_admin.models import State
 from tenants.models import Tenant
 from tenants.summary import summarise_usage
 
-_EMPTY: LiveView = {"gateways": [], "workers": [], "queues": [], "slots": []}
-
-
-@lru_cache(4)
-def _redis(url: str) -> "Redis":
-    return connect_for_page(url)
+_EMPTY: LiveView = {"gateways": [], "workers": [], "waiting": 0, "slots": []}
 
 
 def live_or_error() -> tuple[LiveView, str]:
     """Read the live state; the second value says why it is empty when Valkey does not answer."""
     try:
-        return read_live(_redis(settings.SLUICE.ready_url)), ""
+        return read_live(connect_for_page(settings.SLUICE.ready_url)), ""
     except (RedisError, OSError) as error:
         return _EMPTY, str(error)
 
@@ -39,9 +32,8 @@ def engines(request: HttpRequest) -> HttpResponse:
     """The page; all figures come from :func:`engines_state`."""
     context = {
         **admin.site.each_context(request),
-        "title": _("Engines and queues"),
-        "classes": [qos_class.value for qos_class in QosClass],
-        "words": {"state": _state_names(), "no_limit": _("no limit")},
+        "title": _("Engines"),
+        "words": {"state": state_names(), "switch": dict(State.choices), "no_limit": _("no limit")},
     }
     return TemplateResponse(request, "operators/engines.html", context)
 
@@ -71,7 +63,8 @@ def engines_state(request: HttpRequest) -> HttpResponse:
     return JsonResponse(state)
 
 
-def _state_names() -> dict[str, str]:
+def state_names() -> dict[str, str]:
+    """Name the states of a worker."""
     return {
         "starting": _("Starting"),
         "probing": _("Checking"),

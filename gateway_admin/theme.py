@@ -53,7 +53,8 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
             "title": _("Watch"),
             "items": [
                 _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
-                _item(_("Engines and queues"), "monitoring", reverse_lazy("engines")),
+                _item(_("Queues"), "stacks", reverse_lazy("queues")),
+                _item(_("Engines"), "monitoring", reverse_lazy("engines")),
                 _item(_("Usage"), "receipt_long", reverse_lazy("admin:tenants_usagerecord_changelist")),
                 *flower,
             ],
@@ -73,6 +74,7 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
             "items": [
                 _item(_("Operators"), "person", reverse_lazy("admin:auth_user_changelist")),
                 _item(_("Groups"), "shield_person", reverse_lazy("admin:auth_group_changelist")),
+                _item(_("Who did what"), "history", reverse_lazy("admin:gateway_admin_operatoraction_changelist")),
                 _item(_("API reference"), "api", reverse_lazy("schema-docs")),
             ],
         },

@@ -8,6 +8,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
+from gateway_admin.queues_page import queues, queues_state
+from gateway_admin.switch_page import switch_page
 
 # The reference describes the data plane and is open to its users, who have no login here.
 _schema = SpectacularAPIView.as_view(
@@ -19,6 +21,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/engines/", admin.site.admin_view(engines), name="engines"),
     path("admin/engines/state", admin.site.admin_view(engines_state), name="engines-state"),
+    path("admin/queues/", admin.site.admin_view(queues), name="queues"),
+    path("admin/queues/state", admin.site.admin_view(queues_state), name="queues-state"),
+    path("admin/queues/switch", admin.site.admin_view(switch_page), name="queues-switch"),
     path("admin/", admin.site.urls),
     path("i18n/", include("django.conf.urls.i18n")),
     path("static/<path:path>", serve_packaged_file),

@@ -13,8 +13,10 @@ from tenants.models import ApiKey, Plan, Tenant, UsageRecord
 PAGES = [
     "admin:index",
     "engines",
+    "queues",
     *(f"admin:tenants_{model}_{page}" for model in ("plan", "tenant", "apikey") for page in ("changelist", "add")),
     "admin:tenants_usagerecord_changelist",
+    "admin:gateway_admin_operatoraction_changelist",
     "admin:auth_user_changelist",
     "admin:auth_user_add",
     "admin:auth_group_changelist",
@@ -53,7 +55,7 @@ def test_a_page_of_a_row_opens(page: str, admin_client: Client, rows: Any) -> No
     assert admin_client.get(reverse(page, args=[row_of(rows, page)])).status_code == 200
 
 
-@pytest.mark.parametrize("page", [*PAGES, "engines-state"])
+@pytest.mark.parametrize("page", [*PAGES, "engines-state", "queues-state", "queues-switch"])
 def test_a_stranger_is_sent_to_the_login(page: str, client: Client, rows: Any) -> None:
     answer = client.get(reverse(page))
 

@@ -1,4 +1,4 @@
-"""The page "Engines and queues" on a real Valkey."""
+"""The page "Engines" on a real Valkey."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def ask(client: Client) -> dict[str, Any]:
 def test_nothing_alive_is_shown_as_nothing(admin_client: Client, valkey: "Redis") -> None:
     state = ask(admin_client)
 
-    assert (state["gateways"], state["workers"], state["queues"], state["slots"]) == ([], [], [], [])
+    assert (state["gateways"], state["workers"], state["waiting"], state["slots"]) == ([], [], 0, [])
     assert state["error"] == ""
 
 
@@ -50,7 +50,9 @@ def test_workers_and_gateways_that_live_are_shown(admin_client: Client, valkey: 
     state = ask(admin_client)
 
     assert state["gateways"] == ["gateway-0"]
-    assert state["workers"] == [{"id": "worker-0", **WORKER}]
+    (worker,) = state["workers"]
+    assert {name: worker[name] for name in ("id", *WORKER)} == {"id": "worker-0", **WORKER}
+    assert worker["switch"] == "open"
 
 
 def test_a_starting_worker_need_not_know_all(admin_client: Client, valkey: "Redis") -> None:
@@ -63,17 +65,20 @@ def test_a_starting_worker_need_not_know_all(admin_client: Client, valkey: "Redi
     assert worker["free_kv_blocks"] is None  # unknown is not the same as none
 
 
-def test_each_model_shows_how_many_wait_in_each_class(admin_client: Client, valkey: "Redis") -> None:
+def test_what_waits_is_counted_over_all_classes(admin_client: Client, valkey: "Redis") -> None:
     valkey.sadd("sl:models", "org:m1")
+    valkey.zadd("sl:ready:org:m1:p0", {"a": 1})
     valkey.zadd("sl:ready:org:m1:p1", {"a": 1, "b": 2})
 
-    queues = ask(admin_client)["queues"]
+    assert ask(admin_client)["waiting"] == 3
 
-    assert [(queue["model"], queue["qos_class"], queue["waiting"]) for queue in queues] == [
-        ("org:m1", "p0", 0),
-        ("org:m1", "p1", 2),
-        ("org:m1", "p2", 0),
-    ]
+
+def test_a_worker_that_an_operator_paused_is_shown_as_paused(admin_client: Client, valkey: "Redis") -> None:
+    valkey.sadd("sl:workers", "worker-0")
+    valkey.hset("sl:worker:worker-0", mapping=WORKER)
+    valkey.hset("sl:switch", "worker:worker-0", "paused")
+
+    assert ask(admin_client)["workers"][0]["switch"] == "paused"
 
 
 def test_requests_under_way_are_shown_beside_the_limit(admin_client: Client, valkey: "Redis", rows: Any) -> None:

@@ -1,0 +1,87 @@
+"""What operators did to queues and workers."""
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from tenants.models import QOS_CHOICES
+
+_CLASS_NAMES = dict(QOS_CHOICES)
+
+
+class Kind(models.TextChoices):
+    """What can be switched."""
+
+    QUEUE = "queue", _("queue")
+    WORKER = "worker", _("worker")
+
+
+class State(models.TextChoices):
+    """How it can stand."""
+
+    OPEN = "open", _("open")
+    PAUSED = "paused", _("paused")
+    DRAINING = "draining", _("draining")
+
+
+class Action(models.TextChoices):
+    """What an operator can ask for."""
+
+    PAUSE = "pause", _("Pause")
+    DRAIN = "drain", _("Drain")
+    OPEN = "open", _("Open")
+
+
+class Result(models.TextChoices):
+    """What came of it."""
+
+    ASKED = "asked", _("unknown: the gateway ended before it was told")
+    DONE = "done", _("done")
+    UNCHANGED = "unchanged", _("nothing to do: it was so already")
+    OVERTAKEN = "overtaken", _("not done: somebody else changed it first")
+    FAILED = "failed", _("failed: Valkey did not answer as it should")
+
+
+def target_name(kind: str, target: str) -> str:
+    """Name a target for a person; the target of a queue is ``<model>:<class>``."""
+    if kind != Kind.QUEUE:
+        return target
+    model, _colon, qos_class = target.rpartition(":")
+    names = {"class": _CLASS_NAMES.get(qos_class, qos_class), "model": model}
+    return str(_("%(class)s of %(model)s") % names)
+
+
+class OperatorAction(models.Model):
+    """One attempt to switch something. Written before the attempt, so that none goes unseen."""
+
+    at = models.DateTimeField(_("at"), default=timezone.now)
+    operator = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+", verbose_name=_("operator")
+    )
+    operator_name = models.CharField(_("operator's name"), max_length=150)
+    action = models.CharField(_("action"), max_length=8, choices=Action.choices)
+    kind = models.CharField(_("kind"), max_length=8, choices=Kind.choices)
+    target = models.CharField(_("target"), max_length=255)
+    previous_state = models.CharField(_("state before"), max_length=8, choices=State.choices, blank=True)
+    reason = models.CharField(_("reason"), max_length=300, blank=True)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=Result.choices, default=Result.ASKED)
+
+    class Meta:
+        verbose_name = _("operator's action")
+        verbose_name_plural = _("operators' actions")
+        ordering = ["-at", "-id"]
+        default_permissions = ("view",)
+        permissions = [("switch_traffic", _("Can pause, drain and open queues and workers"))]
+        indexes = [
+            models.Index(fields=["-at"], name="action_at"),
+            models.Index(fields=["kind", "target", "-at"], name="action_target_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_action_display()}: {self.target_name}"
+
+    @property
+    def target_name(self) -> str:
+        """The target as a person calls it."""
+        return target_name(self.kind, self.target)
