@@ -98,6 +98,16 @@ def test_an_idle_engine_changes_nothing(seen: list[tuple[float, int, float]], lo
         assert cap.cap == before
 
 
+@given(st.integers(1, 500))
+def test_how_fast_the_cap_rises_does_not_depend_on_how_often_it_is_asked(every_ms: int) -> None:
+    cap, now = InFlightCap(32, 4), 0
+    cap.observe(replace(CALM, in_flight=1, kv_use=0.99))
+    while now < 2_000 + 500 * 8:
+        now += every_ms
+        cap.observe(replace(CALM, now_ms=now, in_flight=cap.cap))
+    assert 16 + 4 <= cap.cap <= 16 + 9
+
+
 @given(st.integers(5, 28), st.integers(1, 100))
 def test_a_cap_that_holds_nothing_back_does_not_rise(in_flight: int, seconds: int) -> None:
     cap = InFlightCap(32, 4)
