@@ -65,7 +65,7 @@ class FairOrder:
     """
 
     def __init__(self) -> None:
-        self._clock = 0.0  # where newcomers start while nobody waits: the counter of the last one that waited
+        self._clock = 0.0  # the smallest counter at the last take: where newcomers start while nobody waits
         self._counters: dict[str, float] = {}
         self._weights: dict[str, float] = {}
         self._items: dict[str, WaitingItem] = {}
@@ -118,6 +118,7 @@ class FairOrder:
         item = self.peek()
         if item is None:
             return None
+        self._clock = max(self._clock, self._counters[item.tenant])
         self.withdraw(item.item_id)
         self.charge(item.tenant, item.prompt_cost)
         return item
@@ -130,8 +131,6 @@ class FairOrder:
         self._depths[item.tenant] -= 1
         if not self._depths[item.tenant]:
             del self._depths[item.tenant], self._lines[item.tenant], self._turn_of[item.tenant]
-        if not self._items:
-            self._clock = self._counters[item.tenant]
         return True
 
     def charge(self, tenant: str, cost: float) -> None:
