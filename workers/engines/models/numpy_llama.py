@@ -17,7 +17,7 @@ Array = NDArray[np.float32]
 
 
 class UnsupportedModel(Exception):
-    """The model's architecture is not the plain Llama that this module computes."""
+    """The model's architecture is not the plain one that a module here computes."""
 
 
 class NumpyLlama:
@@ -37,7 +37,7 @@ class NumpyLlama:
         self._head_size: int = config.get("head_dim") or config["hidden_size"] // self._heads
         self._epsilon = np.float32(config["rms_norm_eps"])
         self._frequencies = _rotary_frequencies(config, self._head_size)
-        self._weights = _load_weights(directory)
+        self._weights = load_weights(directory)
         self._past: list[tuple[Array, Array]] = []
 
     def reset(self) -> None:
@@ -142,7 +142,12 @@ def _check_supported(config: Mapping[str, Any]) -> None:
         raise UnsupportedModel(f"{config.get('model_type')} is not a plain Llama")
 
 
-def _load_weights(directory: Path) -> dict[str, Array]:
+def load_weights(directory: Path) -> dict[str, Array]:
+    """All weights in the safetensors of ``directory``, in float32.
+
+    Raises:
+        UnsupportedModel: there are none.
+    """
     weights: dict[str, Array] = {}
     for path in sorted(directory.glob("*.safetensors")):
         # Through torch, since NumPy has no bfloat16.

