@@ -131,11 +131,12 @@ def _hold_back(tokens: Sequence[str], characters: int, length: int) -> list[str]
     return emitted
 
 
-def resume(answer: Answer, delivered_text: str, delivered_tokens: int) -> Answer:
+def resume(answer: Answer, delivered_text: str, delivered_tokens: int, *, exact: bool = False) -> Answer:
     """Go on where an earlier attempt was cut off.
 
-    The text says where that is. An engine that would have answered otherwise goes on by the number of tokens. At
-    least one token is left to produce, so that the answer ends with its finish reason.
+    The text says where that is, or, if the count is ``exact``, the number of tokens, whose text may be longer than what
+    was delivered. An engine that would have answered otherwise goes on by the number of tokens. At least one token is
+    left to produce, so that the answer ends with its finish reason.
     """
     emitted = list(answer.emitted)
     last = len(emitted) - 1
@@ -143,9 +144,8 @@ def resume(answer: Answer, delivered_text: str, delivered_tokens: int) -> Answer
         return Answer(answer.tokens, emitted, answer.finish_reason, min(delivered_tokens, last))
     totals = [0, *accumulate(map(len, emitted))]
     start = next(index for index, total in enumerate(totals) if total >= len(delivered_text))
-    left = emitted[start - 1][len(emitted[start - 1]) - (totals[start] - len(delivered_text)) :] if start else ""
-    if start > last:
-        start, emitted[last] = last, left
-    else:
-        emitted[start] = left + emitted[start]
+    if exact and delivered_tokens >= start:
+        start = delivered_tokens
+    start = min(start, last)
+    emitted[start] = "".join(emitted[: start + 1])[len(delivered_text) :]
     return Answer(answer.tokens, emitted, answer.finish_reason, start)

@@ -43,6 +43,10 @@ class Reply:
         return text
 
     @property
+    def token_ids(self) -> tuple[int, ...]:
+        return tuple(token for frame in self.frames for token in frame.token_ids)
+
+    @property
     def finish_reasons(self) -> list[list[str]]:
         found: dict[int, list[str]] = {}
         for choice in self._choices():
@@ -92,6 +96,16 @@ async def ask(engine: Engine, job: Job) -> Reply:
     """Run ``job`` to its end."""
     async with aclosing(opened(engine, job)) as frames:
         return Reply([frame async for frame in frames])
+
+
+def rest_of(job: Job, cut: Reply) -> Job:
+    """``job`` as it goes on elsewhere after the client got ``cut``."""
+    return replace(
+        job,
+        delivered_text=cut.text if cut.frames else "",
+        delivered_tokens=cut.usage.completion_tokens if cut.frames else 0,
+        delivered_ids=cut.token_ids,
+    )
 
 
 def with_salt(job: Job, letter: str) -> Job:

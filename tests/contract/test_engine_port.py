@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine_client import MAX_MODEL_LEN, MAX_NUM_SEQS, Reply, ask, chat, completion, opened, with_salt
+from engine_client import MAX_MODEL_LEN, MAX_NUM_SEQS, Reply, ask, chat, completion, opened, rest_of, with_salt
 
 from workers.engines.port import Engine, EngineDead, Job, RequestRejected
 
@@ -421,6 +421,53 @@ async def test_a_cut_answer_continues_exactly(engine: Engine, make: Any, prompt:
     assert rest.finish_reasons == whole.finish_reasons
     assert rest.usage.completion_tokens == whole.usage.completion_tokens
     assert rest.usage.prompt_tokens == whole.usage.prompt_tokens
+
+
+MANY_BYTES = "你好，世界！🙂🎉 été 你好，世界！🙂🎉 été 你好，世界！🙂🎉 été 你好，世界！"
+"""Both answer it with characters of several bytes: a model repeats the pattern, the simulator is told to."""
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+@pytest.mark.parametrize("fields", [{}, {"stop": ["never said"]}], ids=["plain", "stop string"])
+async def test_an_answer_cut_anywhere_continues_exactly(engine: Engine, make: Any, fields: dict[str, Any]) -> None:
+    job: Job = make(MANY_BYTES, max_tokens=24, metadata={"sim": "utf8"}, **fields)
+    whole = await ask(engine, job)
+    cuts = [Reply(whole.frames[:count]) for count in range(len(whole.frames))]
+    rests = await asyncio.gather(*(ask(engine, rest_of(job, cut)) for cut in cuts))
+
+    assert not whole.text.isascii()
+    assert len(whole.token_ids) == whole.usage.completion_tokens == 24
+    for cut, rest in zip(cuts, rests, strict=True):
+        assert (cut.text if cut.frames else "") + rest.text == whole.text
+        assert cut.token_ids + rest.token_ids == whole.token_ids
+        assert rest.finish_reasons == whole.finish_reasons
+        assert rest.usage == replace(whole.usage, cached_tokens=rest.usage.cached_tokens)
+
+
+async def test_each_frame_brings_the_tokens_that_its_usage_counts(engine: Engine) -> None:
+    for job in (chat(QUESTION), completion(QUESTION), chat(QUESTION, stop=["never said"])):
+        produced = 0
+        async for frame in opened(engine, job):
+            produced += len(frame.token_ids)
+            assert produced == frame.usage.completion_tokens
+        assert produced == 12
+
+
+async def test_token_ids_of_another_answer_are_not_gone_on_from(engine: Engine) -> None:
+    whole = await ask(engine, chat(QUESTION))
+    cut = Reply(whole.frames[:6])
+    for wrong in ((2**32 - 1,) * len(cut.token_ids), cut.token_ids[:-1], (*cut.token_ids[:-1], 0)):
+        rest = await ask(engine, replace(rest_of(chat(QUESTION), cut), delivered_ids=wrong))
+        assert cut.text + rest.text == whole.text
+
+
+async def test_an_echoed_prompt_is_not_repeated_by_what_continues(engine: Engine) -> None:
+    job = completion("The river", echo=True)
+    whole = await ask(engine, job)
+    rest = await ask(engine, rest_of(job, Reply(whole.frames[:5])))
+
+    assert Reply(whole.frames[:5]).text + rest.text == whole.text
+    assert whole.text.startswith("The river")
 
 
 # --- life of the engine -------------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ class Job:
         cache_salt: 32 hex characters, one per tenant: equal salts share prefixes in the KV cache.
         delivered_text: what earlier attempts already delivered (only for one plain-text choice): the engine goes
             on from there and never repeats it.
-        delivered_tokens: tokens in ``delivered_text``; they count in the usage and against ``max_tokens``.
+        delivered_tokens: tokens that were delivered; they count in the usage and against ``max_tokens``.
+        delivered_ids: the ``Frame.token_ids`` of all that was delivered, ``delivered_tokens`` of them: with them the
+            engine goes on exactly. Empty where they are not known: it goes on from the text, which may be cut into
+            tokens in another way than it was made of.
         trace_headers: W3C trace context for the engine's own spans.
     """
 
@@ -37,6 +40,7 @@ class Job:
     cache_salt: str = ""
     delivered_text: str = ""
     delivered_tokens: int = 0
+    delivered_ids: tuple[int, ...] = ()
     trace_headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,11 +52,16 @@ class Frame:
     ``data`` is the JSON object alone (UTF-8 bytes): no ``data:`` prefix, no ``[DONE]``. The chunk with usage
     (``choices: []``) is yielded only if the body asked for it with ``stream_options.include_usage``. It never holds a
     ``service_tier``, which is the gateway's to tell.
-    ``usage`` is cumulative: what the request cost up to and including this frame.
+    ``usage`` is cumulative: what the request cost up to and including this frame. The chunk that only says who speaks
+    brings no token.
+    ``token_ids``: tokens (each 0 to 2^32 - 1) produced since the frame before, of a stream with one choice; some of
+    their text may still be held back, because a character is not whole or a stop string may begin. Empty where an
+    engine has none.
     """
 
     data: bytes
     usage: Usage
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ def word_answer(model: Model, asked: Asked, prompt: Prompt, choice: int, job: Jo
         emitted = [prompt.text + answer.emitted[0], *answer.emitted[1:]]
         answer = Answer(answer.tokens, emitted, answer.finish_reason)
     if job.delivered_text or job.delivered_tokens:
-        answer = resume(answer, job.delivered_text, job.delivered_tokens)
+        exact = len(job.delivered_ids) == job.delivered_tokens > 0
+        answer = resume(answer, job.delivered_text, job.delivered_tokens, exact=exact)
     return answer
 
 

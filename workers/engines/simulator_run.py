@@ -18,13 +18,13 @@ from workers.engines.simulator_request import Asked
 class Part:
     """One choice under way: its answer and the modelled sequence that produces it."""
 
-    __slots__ = ("answer", "index", "logged", "run", "sequence")
+    __slots__ = ("answer", "index", "logged", "run", "sequence", "told")
 
     def __init__(self, run: "Run", index: int, answer: Answer) -> None:
         self.run = run
         self.index = index
         self.answer = answer
-        self.logged = answer.start
+        self.logged = self.told = answer.start
         self.sequence: Sequence[Part]
 
 
@@ -65,9 +65,11 @@ class Run:
 
     def take_token(self, part: Part) -> None:
         """The next token of ``part`` is there."""
+        answer = part.answer
+        if self.job.stream and part.sequence.produced == answer.start + 1:
+            self._open_stream(part)
         self.tokens += 1
         self._completed += 1
-        answer = part.answer
         position = part.sequence.produced - 1
         last = position == len(answer.tokens) - 1
         if self.job.stream:
@@ -94,19 +96,26 @@ class Run:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
+    def _open_stream(self, part: Part) -> None:
+        if self._chat and not self._resumed:
+            self._put(self._chunks.role(part.index))
+        if self.asked.tool is not None:
+            self._put(self._chunks.tool_call(part.index, self._call_id(part), self.asked.tool[0]))
+
     def _stream_token(self, part: Part, position: int, last: bool) -> None:
         text = part.answer.emitted[position]
-        first = position == part.answer.start
-        if first and not self._resumed and self._chat:
-            self._put(self._chunks.role(part.index))
-        tool = self.asked.tool
-        if tool is not None:
-            if first:
-                self._put(self._chunks.tool_call(part.index, self._call_id(part), tool[0]))
-            self._put(self._chunks.tool_arguments(part.index, text, part.answer.finish_reason if last else None))
+        reason = part.answer.finish_reason if last else None
+        if self.asked.tool is not None:
+            self._put(self._chunks.tool_arguments(part.index, text, reason), self._new_ids(part, position))
         elif text or last:
-            reason = part.answer.finish_reason if last else None
-            self._put(self._chunks.text(part.index, text, reason, self._logprobs(part, position)))
+            data = self._chunks.text(part.index, text, reason, self._logprobs(part, position))
+            self._put(data, self._new_ids(part, position))
+
+    def _new_ids(self, part: Part, position: int) -> tuple[int, ...]:
+        """The model's tokens have no numbers but their places in the answer."""
+        ids = tuple(range(part.told, position + 1)) if len(self.parts) == 1 else ()
+        part.told = position + 1
+        return ids
 
     def _finish(self) -> None:
         self.ended = True
@@ -118,8 +127,8 @@ class Run:
         elif self.asked.include_usage:
             self._put(self._chunks.usage(self._usage()))
 
-    def _put(self, data: bytes) -> None:
-        self.frames.append(Frame(data, self._usage()))
+    def _put(self, data: bytes, token_ids: tuple[int, ...] = ()) -> None:
+        self.frames.append(Frame(data, self._usage(), token_ids))
 
     def _usage(self) -> Usage:
         if len(self.parts) == 1:

@@ -10,6 +10,7 @@ import logging
 from argparse import Namespace
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextvars import ContextVar
+from copy import copy
 from importlib.metadata import entry_points
 from pathlib import Path
 from time import monotonic
@@ -34,6 +35,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.loggers import StatLoggerBase
 
@@ -47,7 +49,8 @@ from workers.engines.vllm_chunks import last_chunks, with_delivered
 from workers.engines.vllm_meter import Meter
 from workers.engines.vllm_probe import Probe
 from workers.engines.vllm_refusal import LENGTH_PARAM, refusal_of, refusal_of_body, words_of
-from workers.engines.vllm_request import answer_limit, clean_body, count_seqs
+from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, take_echo
+from workers.engines.vllm_resume import delivered_ids, prime
 from workers.engines.vllm_steps import Steps
 from workers.engines.vllm_whole import whole_answer
 
@@ -81,6 +84,10 @@ class _StatLogger(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without t
 class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
     """AsyncLLM that counts what a job costs and lets it go on where an earlier attempt stopped."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._resuming: dict[str, Meter] = {}
+
     def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncGenerator[Any, None]:
         meter = _meter.get()
         if meter is None:
@@ -100,25 +107,49 @@ class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
         asked = prompt.get("prompt_token_ids") or []
         self._check_length(len(asked), meter)
         meter.begin(request_id, len(asked))
-        if meter.resume_tokens:
-            prompt = {**prompt, "prompt_token_ids": [*asked, *meter.resume_tokens]}
-            params.max_tokens -= meter.job.delivered_tokens
-            params.min_tokens = max(0, params.min_tokens - meter.job.delivered_tokens)
-            meter.exhausted = params.max_tokens < 1
+        if meter.resumes:
+            meter.exhausted = params.max_tokens <= meter.job.delivered_tokens
+            self._resuming[request_id] = meter
         if meter.exhausted:
             return
         outputs = super().generate(prompt, params, request_id, **options)
         try:
             async for output in outputs:
                 meter.count(request_id, output)
-                if meter.resume_tokens and output.prompt_token_ids is not None:
-                    output.prompt_token_ids = asked
+                if meter.resumes:
+                    output.num_cached_tokens = min(output.num_cached_tokens or 0, len(asked))
                 yield output
         except Exception as error:
             meter.failure = error
             raise
         finally:
+            self._resuming.pop(request_id, None)
             await outputs.aclose()
+
+    async def _add_request(self, request: Any, prompt: Any, parent: Any, index: int, queue: Any) -> None:
+        """For vLLM's front a continued request is the one that was asked; only the core gets the longer prompt."""
+        meter = self._resuming.pop(request.external_req_id, None)
+        if meter is None:
+            await super()._add_request(request, prompt, parent, index, queue)
+            return
+        self.output_processor.add_request(request, prompt, parent, index, queue)
+        ids = self._prime(self.output_processor.request_states[request.request_id], request, meter)
+        longer, params = copy(request), request.sampling_params.clone()
+        longer.prompt_token_ids = [*request.prompt_token_ids, *ids]
+        params.max_tokens -= meter.job.delivered_tokens
+        params.min_tokens = max(0, params.min_tokens - meter.job.delivered_tokens)
+        longer.sampling_params = params
+        await self.engine_core.add_request_async(longer)
+
+    def _prime(self, state: Any, request: Any, meter: Meter) -> Sequence[int]:
+        """Tokens to go on from: the delivered ones if they spell the delivered text, else a new cut of that text."""
+        said, tokenizer = meter.said, self.renderer.get_tokenizer()
+        if meter.resume_ids and prime(state.detokenizer, meter.resume_ids) == said:
+            return meter.resume_ids
+        ids: list[int] = tokenizer.encode(said, add_special_tokens=False)
+        state.detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
+        prime(state.detokenizer, ids)
+        return ids
 
     def _check_length(self, prompt_tokens: int, meter: Meter) -> None:
         """Refuse what OpenAI refuses, where vLLM would quietly shorten the answer."""
@@ -194,16 +225,17 @@ class VllmEngine:
     async def run(self, job: Job) -> AsyncIterator[Frame]:
         """Run one job through vLLM's serving layer; see the port for what is raised."""
         body = clean_body(job)
-        resumed = self.tokenize(job.delivered_text) if job.delivered_text else []
-        meter = Meter(job, count_seqs(body), answer_limit(body), resumed)
+        vocabulary = self._alive().model_config.get_vocab_size()
+        said = take_echo(job, body)
+        meter = Meter(job, count_seqs(body), answer_limit(body), said, delivered_ids(job, vocabulary))
         self._meters.add(meter)
         try:
             answer = await self._ask(meter, body)
             if not job.stream:
                 yield Frame(with_delivered(whole_answer(answer), job.delivered_tokens), meter.usage)
                 return
-            async for data in self._stream(answer, meter):
-                yield Frame(with_delivered(data, job.delivered_tokens), meter.usage)
+            async for frame in self._stream(answer, meter):
+                yield frame
             if meter.exhausted:
                 wanted = body["stream_options"]["include_usage"]
                 for data in last_chunks(job, self._config.model_name, meter.usage, wanted):
@@ -303,9 +335,10 @@ class VllmEngine:
             raise refusal_of(answer.error.code, answer.error.message, answer.error.param, chat=chat)
         return answer
 
-    async def _stream(self, answer: AsyncGenerator[str, None], meter: Meter) -> AsyncIterator[bytes]:
-        # The first chunk of a chat only says who speaks, which an earlier attempt has said.
-        skip = meter.job.endpoint == "chat" and meter.job.delivered_tokens > 0
+    async def _stream(self, answer: AsyncGenerator[str, None], meter: Meter) -> AsyncIterator[Frame]:
+        delivered = meter.job.delivered_tokens
+        # The first chunk of each choice of a chat only says who speaks, which an earlier attempt has said.
+        roles = meter.seqs if meter.job.endpoint == "chat" else 0
         try:
             async for event in answer:
                 if meter.exhausted or event.startswith(_SSE_END):
@@ -313,9 +346,11 @@ class VllmEngine:
                 data = event[len(_SSE_START) : -len(_SSE_TAIL)].encode()
                 if data.startswith(b'{"error"'):
                     raise self._failure(meter.failure, data, chat=meter.job.endpoint == "chat")
-                if not skip:
-                    yield data
-                skip = False
+                if roles == 0:
+                    yield Frame(with_delivered(data, delivered), meter.usage, meter.take_ids())
+                elif not delivered:
+                    yield Frame(data, meter.usage_before)
+                roles = max(0, roles - 1)
         finally:
             await answer.aclose()
 

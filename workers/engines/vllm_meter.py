@@ -28,22 +28,27 @@ class Meter:
         job: the job.
         seqs: sequences that it occupies.
         limit: tokens that the client wants at most.
-        resume_tokens: token ids of what earlier attempts delivered.
+        resumes: earlier attempts delivered some of the answer.
+        said: its text.
+        resume_ids: its token ids, if they are known.
         failure: the error that ended one of its requests.
         exhausted: earlier attempts delivered all tokens that the client allowed.
     """
 
-    def __init__(self, job: Job, seqs: int, limit: int | None, resume_tokens: Sequence[int]) -> None:
+    def __init__(self, job: Job, seqs: int, limit: int | None, said: str = "", resume_ids: Sequence[int] = ()) -> None:
         self.job = job
         self.seqs = seqs
         self.limit = limit
-        self.resume_tokens = list(resume_tokens)
+        self.said = said
+        self.resume_ids = resume_ids
+        self.resumes = bool(resume_ids or said)
         self.failure: Exception | None = None
         self.exhausted = False
         self._prompts: dict[str, int] = {}
         self._cached: dict[str, int] = {}
         self._unfinished: set[str] = set()
         self._produced = 0
+        self._new_ids: list[int] = []
 
     @property
     def unfinished(self) -> list[str]:
@@ -53,8 +58,17 @@ class Meter:
     @property
     def usage(self) -> Usage:
         """Cost so far, over all attempts."""
-        produced = self.job.delivered_tokens + self._produced
-        return Usage(sum(self._prompts.values()), sum(self._cached.values()), produced)
+        return self._usage(self._produced)
+
+    @property
+    def usage_before(self) -> Usage:
+        """Cost before the tokens that :meth:`take_ids` will give."""
+        return self._usage(self._produced - len(self._new_ids))
+
+    def take_ids(self) -> tuple[int, ...]:
+        """Tokens produced since the last call, of a stream with one sequence."""
+        ids, self._new_ids = tuple(self._new_ids), []
+        return ids
 
     def waiting_tokens(self) -> int:
         """Prompt tokens handed to the engine that have not shown in its cache yet."""
@@ -69,6 +83,12 @@ class Meter:
         """The engine answered with ``output``, which holds what is new since the last one."""
         if request_id not in self._cached:
             self._cached[request_id] = min(output.num_cached_tokens or 0, self._prompts[request_id])
-        self._produced += sum(len(choice.token_ids) for choice in output.outputs)
+        for choice in output.outputs:
+            self._produced += len(choice.token_ids)
+            if self.job.stream and self.seqs == 1:
+                self._new_ids += choice.token_ids
         if output.finished:
             self._unfinished.discard(request_id)
+
+    def _usage(self, produced: int) -> Usage:
+        return Usage(sum(self._prompts.values()), sum(self._cached.values()), self.job.delivered_tokens + produced)

@@ -58,6 +58,14 @@ def clean_body(job: Job) -> dict[str, Any]:
     return body
 
 
+def take_echo(job: Job, body: dict[str, Any]) -> str:
+    """The delivered text without the prompt that was echoed before it; ``body`` asks for no echo any more."""
+    text, prompt = job.delivered_text, body.get("prompt")
+    if not (text and body.pop("echo", False) and isinstance(prompt, str)):
+        return text
+    return text.removeprefix(prompt)
+
+
 def count_seqs(body: dict[str, Any]) -> int:
     """Sequences that a body occupies: choices times prompts; 1 for what makes no sense."""
     prompt = body.get("prompt")

@@ -19,7 +19,7 @@ class Output:
 
 
 def meter(delivered_tokens: int = 0) -> Meter:
-    return Meter(Job("id", "chat", b"{}", stream=True, delivered_tokens=delivered_tokens), 1, None, [])
+    return Meter(Job("id", "chat", b"{}", stream=True, delivered_tokens=delivered_tokens), 1, None)
 
 
 def test_new_tokens_of_all_choices_add_up() -> None:
@@ -29,6 +29,25 @@ def test_new_tokens_of_all_choices_add_up() -> None:
     made.count("r", Output([Choice([4])]))
 
     assert made.usage == Usage(10, 4, 4)
+
+
+def test_new_ids_are_given_once_and_the_usage_before_leaves_them_out() -> None:
+    made = meter(delivered_tokens=2)
+    made.begin("r", 10)
+    made.count("r", Output([Choice([7, 8])]))
+
+    assert made.usage_before == Usage(10, 0, 2)
+    assert made.take_ids() == (7, 8)
+    assert made.take_ids() == ()
+    assert made.usage_before == made.usage == Usage(10, 0, 4)
+
+
+def test_ids_of_several_sequences_are_not_kept() -> None:
+    made = Meter(Job("id", "chat", b"{}", stream=True), 2, None)
+    made.begin("r", 10)
+    made.count("r", Output([Choice([7]), Choice([8])]))
+
+    assert made.take_ids() == ()
 
 
 def test_prompts_of_several_requests_add_up() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from workers.engines.port import Endpoint, Job, RequestRejected
-from workers.engines.vllm_request import answer_limit, clean_body, count_seqs
+from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, take_echo
 
 
 def job(body: Any, *, endpoint: Endpoint = "chat", stream: bool = False, cache_salt: str = "") -> Job:
@@ -87,3 +87,19 @@ def test_choices_times_prompts_are_counted(body: dict[str, Any], seqs: int) -> N
 )
 def test_the_newer_limit_wins(body: dict[str, Any], limit: int | None) -> None:
     assert answer_limit(body) == limit
+
+
+@pytest.mark.parametrize(
+    ("fields", "said", "left"),
+    [
+        ({"prompt": "The river"}, "The river flows", "The river flows"),
+        ({"prompt": "The river", "echo": True}, "The river flows", " flows"),
+        ({"prompt": "The river", "echo": True}, "", ""),
+    ],
+)
+def test_an_echo_that_was_delivered_is_not_asked_for_again(fields: dict[str, Any], said: str, left: str) -> None:
+    body = dict(fields)
+    answer = take_echo(Job("id", "completions", b"{}", stream=True, delivered_text=said), body)
+
+    assert answer == left
+    assert body.get("echo", False) == (fields.get("echo", False) and not said)

@@ -108,6 +108,18 @@ def test_an_answer_resumes_at_any_character(tokens: list[str], data: st.DataObje
     assert rest.finish_reason == answer.finish_reason
 
 
+@given(st.integers(1, 40), st.data())
+def test_an_answer_resumes_after_any_token_with_what_was_held_back(count: int, data: st.DataObject) -> None:
+    tokens = multibyte_tokens(count)
+    answer = apply_stops(plain(tokens), ["zzz"], 0, keep_stop=False)
+    delivered = data.draw(st.integers(0, count))
+    told = "".join(answer.emitted[:delivered])
+    rest = resume(answer, told, delivered, exact=True)
+
+    assert told + "".join(rest.emitted[rest.start :]) == "".join(tokens)
+    assert rest.start == min(delivered, count - 1)
+
+
 def test_another_answer_resumes_by_the_number_of_tokens() -> None:
     rest = resume(plain(["a", " b", " c"]), "something else", 2)
 
