@@ -44,6 +44,13 @@ def _model(name: str, canonical: str) -> Model:
     )
 
 
+def endpoints(canonical: str) -> frozenset[str]:
+    """What can be asked of a model, as far as its engines have said; empty while none has."""
+    # An engine that is still loading does not know yet.
+    told = [worker for worker in runtime().workers if worker.model == canonical and worker.version]
+    return frozenset(endpoint for worker in told for endpoint in worker.endpoints)
+
+
 def allows(principal: Principal, canonical: str) -> bool:
     """Whether the principal's plan includes the model that engines serve as ``canonical``."""
     return principal.allowed_models is None or canonical in principal.allowed_models

@@ -8,11 +8,12 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.errors import ApiError, Refusal, refuse
-from gateway.schema import ChatRequest, CompletionsRequest
+from gateway.schema import ChatRequest, CompletionsRequest, EmbeddingsRequest
 from gateway.schema.answers import (
     ChatCompletion,
     ChatCompletionChunk,
     Completion,
+    EmbeddingList,
     ErrorBody,
     LiveReport,
     ModelCard,
@@ -23,9 +24,11 @@ from gateway.schema.answers import (
 _COMPONENTS = (
     ChatRequest,
     CompletionsRequest,
+    EmbeddingsRequest,
     ChatCompletion,
     ChatCompletionChunk,
     Completion,
+    EmbeddingList,
     ModelList,
     ModelCard,
     ErrorBody,
@@ -34,6 +37,7 @@ _COMPONENTS = (
 )
 _REF = "#/components/schemas/{name}"
 _MODEL = "smollm2-135m-instruct"
+_EMBEDDING_MODEL = "all-minilm-l6-v2"
 
 JsonSchema = dict[str, Any]
 MethodT = TypeVar("MethodT", bound=Callable[..., object])
@@ -159,6 +163,23 @@ completions_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(Completion), "The whole answer."),
         (200, "text/event-stream"): OpenApiResponse(ref(Completion), "The answer as it comes."),
+        **_errors(*_INFERENCE),
+    },
+)
+
+embeddings_schema = _described(
+    operation_id="createEmbedding",
+    tags=["inference"],
+    request={"application/json": ref(EmbeddingsRequest)},
+    examples=[
+        _example("One text", {"model": _EMBEDDING_MODEL, "input": "A lock lets a boat climb a hill."}),
+        _example(
+            "Several texts, short vectors",
+            {"model": _EMBEDDING_MODEL, "input": ["a boat", "a ship"], "dimensions": 64, "encoding_format": "base64"},
+        ),
+    ],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(EmbeddingList), "One vector for each input."),
         **_errors(*_INFERENCE),
     },
 )

@@ -4,20 +4,22 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from gateway.catalogue import allows
-from gateway.errors import Refusal, refuse
+from gateway.catalogue import allows, endpoints
+from gateway.errors import ApiError, Refusal, refuse
 from gateway.runtime import runtime
 from gateway.views.base import AskingView, principal_of
 
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "embeddings": "/v1/embeddings"}
+
 
 class MayUseModel(BasePermission):
-    """The model exists and the caller's plan includes it."""
+    """The model exists, the caller's plan includes it, and it serves this endpoint."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Return True; the view goes on with the name under which engines serve the model.
 
         Raises:
-            ApiError: 404 for an unknown model, 403 for one that the plan leaves out.
+            ApiError: 404 for an unknown model, 403 for one that the plan leaves out, 400 for one of another endpoint.
         """
         assert isinstance(view, AskingView)
         name = runtime().find_model(view.ask.model)
@@ -34,5 +36,14 @@ class MayUseModel(BasePermission):
                 f"Your plan does not include the model '{name}'. GET /v1/models lists those it does.",
                 param="model",
             )
+        served = endpoints(name)
+        if served and view.ask.endpoint not in served:
+            raise _wrong_endpoint(name, view.ask.endpoint, served)
         view.rename(name)
         return True
+
+
+def _wrong_endpoint(model: str, asked: str, served: frozenset[str]) -> ApiError:
+    right = " or ".join(path for endpoint, path in PATHS.items() if endpoint in served)
+    message = f"The model '{model}' is not served at {PATHS[asked]}. Use {right}, or another model."
+    return ApiError(400, message, param="model", code="unsupported_endpoint")

@@ -4,12 +4,14 @@ from django.urls import URLPattern, path
 
 from gateway.views.chat import ChatCompletions
 from gateway.views.completions import Completions
+from gateway.views.embeddings import Embeddings
 from gateway.views.health import Livez, Metrics, Readyz
 from gateway.views.models import Models, OneModel
 
 urlpatterns: list[URLPattern] = [
     path("v1/chat/completions", ChatCompletions.as_view(), name="chat-completions"),
     path("v1/completions", Completions.as_view(), name="completions"),
+    path("v1/embeddings", Embeddings.as_view(), name="embeddings"),
     path("v1/models", Models.as_view(), name="models"),
     path("v1/models/<path:model>", OneModel.as_view(), name="model"),
     path("livez", Livez.as_view(), name="livez"),

@@ -3,5 +3,14 @@
 from gateway.schema.ask import Ask
 from gateway.schema.chat import ChatRequest, parse_chat
 from gateway.schema.completions import CompletionsRequest, parse_completions
+from gateway.schema.embeddings import EmbeddingsRequest, parse_embeddings
 
-__all__ = ["Ask", "ChatRequest", "CompletionsRequest", "parse_chat", "parse_completions"]
+__all__ = [
+    "Ask",
+    "ChatRequest",
+    "CompletionsRequest",
+    "EmbeddingsRequest",
+    "parse_chat",
+    "parse_completions",
+    "parse_embeddings",
+]

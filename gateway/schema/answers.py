@@ -102,6 +102,31 @@ class Completion(msgspec.Struct):
     usage: UsageCounts | None = None
 
 
+class Embedding(msgspec.Struct):
+    """The vector of one input: numbers, or base64 of little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(msgspec.Struct):
+    """Tokens of all inputs."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct):
+    """One vector for each input, in their order."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+    service_tier: str | None = None
+
+
 class ModelCard(msgspec.Struct, omit_defaults=True):
     """A model. ``max_model_len`` is tokens of prompt and answer together, once an engine has said."""
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import httpx
 import pytest
 from http_face import KEY, NARROW_KEY, Pipeline, worker
@@ -156,3 +158,41 @@ def test_metrics_count_refusals_by_reason(client: httpx.Client) -> None:
 
     assert 'sluice_refusals_total{reason="unknown_path"}' in client.get("/metrics").text
     assert KEY not in client.get("/metrics").text
+
+
+# --- endpoints of a model -----------------------------------------------------------------------------------------
+
+EMBEDDER = "embedder"
+ASKED = {
+    CHAT: {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/embeddings": {"input": "hi"},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+@pytest.mark.parametrize("embeds", [True, False])
+def test_a_model_is_asked_at_its_own_endpoints_only(
+    client: httpx.Client, behind: Pipeline, path: str, embeds: bool
+) -> None:
+    runtime().workers.append(replace(worker(EMBEDDER), endpoints=("embeddings",)))
+    model = EMBEDDER if embeds else runtime().config.model_name
+    response = client.post(path, json={"model": model, **ASKED[path]})
+
+    if embeds == (path == "/v1/embeddings"):
+        assert response.status_code == 200
+        assert [ask.model for _, ask, _, _ in behind.seen] == [model]
+        return
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["param"], error["code"]) == ("model", "unsupported_endpoint")
+    assert path in error["message"]
+    assert ("/v1/embeddings" if embeds else "Use /v1/chat/completions or /v1/completions") in error["message"]
+    assert behind.seen == []
+
+
+def test_what_an_engine_serves_is_not_guessed_before_it_has_loaded(client: httpx.Client, behind: Pipeline) -> None:
+    runtime().workers.append(replace(worker(EMBEDDER, "starting"), version=""))
+
+    assert client.post("/v1/embeddings", json={"model": EMBEDDER, "input": "hi"}).status_code == 200
+    assert len(behind.seen) == 1

@@ -29,6 +29,7 @@ def test_the_schema_lists_the_data_plane_and_nothing_else(schema: dict[str, Any]
         "/readyz",
         "/v1/chat/completions",
         "/v1/completions",
+        "/v1/embeddings",
         "/v1/models",
         "/v1/models/{model}",
     ]
@@ -40,7 +41,7 @@ def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
     references = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
 
     assert references <= names
-    assert {"ChatRequest", "CompletionsRequest", "ErrorBody"} <= references
+    assert {"ChatRequest", "CompletionsRequest", "EmbeddingsRequest", "ErrorBody"} <= references
 
 
 def test_data_needs_a_key_and_probes_do_not(schema: dict[str, Any]) -> None:
@@ -49,7 +50,7 @@ def test_data_needs_a_key_and_probes_do_not(schema: dict[str, Any]) -> None:
     assert not any(schema["paths"]["/livez"]["get"].get("security", []))
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"])
 def test_examples_are_accepted_by_the_schema_itself(schema: dict[str, Any], path: str) -> None:
     content = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]
 
