@@ -2,7 +2,10 @@
 
 from redis.exceptions import RedisError
 
+from domain import prefix
+from domain.config import Config
 from domain.qos import QosClass, choose_class
+from domain.queue_limits import queue_limits
 from gateway.errors import ApiError, Refusal, refuse
 from gateway.runtime import Runtime
 from gateway.schema import Ask
@@ -13,6 +16,8 @@ from workers.ready.item import Admitted, NewItem, Refused
 # No tokenizer at hand: about 4 bytes a token, and a few tokens of chat template. Settled exactly at the end.
 BYTES_PER_TOKEN = 4
 TEMPLATE_TOKENS = 8
+# No vocabulary holds longer words in any number: a prompt has at least so many tokens.
+MAX_BYTES_PER_TOKEN = 64
 
 _REASONS = {
     "concurrency": Refusal.CONCURRENCY,
@@ -20,6 +25,8 @@ _REASONS = {
     "tokens": Refusal.TOKENS_PER_MINUTE,
     "request_too_large": Refusal.TOKENS_PER_MINUTE,
     "queue_full": Refusal.QUEUE_FULL,
+    "queue_bytes": Refusal.QUEUE_FULL,
+    "draining": Refusal.QUEUE_DRAINING,
 }
 
 
@@ -31,6 +38,7 @@ async def admit(
     Raises:
         ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked.
     """
+    _refuse_what_never_fits(runtime, ask)
     item = _item(runtime, principal, ask, body, colour)
     try:
         verdict = await runtime.ready.admit(item)
@@ -59,7 +67,9 @@ def limit_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes]
 
 def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
     prompt = ask.prompt_bytes // BYTES_PER_TOKEN + TEMPLATE_TOKENS
-    output = (ask.max_tokens or runtime.config.default_max_tokens) * ask.choices
+    output = runtime.config.default_max_tokens if ask.max_tokens is None else ask.max_tokens
+    config, qos_class = runtime.config, class_of(ask, principal)
+    limits = queue_limits(config, qos_class)
     return NewItem(
         request_id=colour.request_id,
         tenant=principal.tenant,
@@ -70,16 +80,50 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         max_concurrent=principal.max_concurrent,
         weight=principal.weight,
         model=ask.model,
-        qos_class=class_of(ask, principal),
+        qos_class=qos_class,
         gateway_id=runtime.gateway_id,
         endpoint=ask.endpoint,
         stream=ask.stream,
         body=body,
         cache_salt=principal.cache_salt,
-        reserve_tokens=prompt + output,
-        cost=prompt + output,
+        prompt_tokens=prompt,
+        output_tokens=output * ask.choices,
         sequences=ask.choices,
         traceparent=colour.traceparent,
+        prefix=prefix.own(ask.prefix, principal.cache_salt) if config.affinity else b"",
+        queue_ms=min(limits.deadline_ms, int(time_allowed_s(ask, config) * 1000)),
+        max_waiting=limits.max_waiting,
+        max_waiting_bytes=limits.max_waiting_bytes,
+    )
+
+
+def time_allowed_s(ask: Ask, config: Config) -> float:
+    """Seconds that a request may take in all: what its client waits, never more than the gateway allows."""
+    return min(config.request_timeout_s, ask.timeout_s or config.request_timeout_s)
+
+
+def _refuse_what_never_fits(runtime: Runtime, ask: Ask) -> None:
+    """Refuse at the door what no engine of the model could ever run; the engine itself counts exactly.
+
+    Raises:
+        ApiError: 400 with the limit.
+    """
+    limit = max((worker.max_model_len for worker in runtime.workers if worker.model == ask.model), default=0)
+    at_least = ask.prompt_bytes // MAX_BYTES_PER_TOKEN
+    if ask.endpoint == "embeddings" or not limit or at_least + (ask.max_tokens or 0) < limit:
+        return
+    if (ask.max_tokens or 0) >= limit:
+        raise refuse(
+            Refusal.NEVER_FITS,
+            f"This model's maximum context length is {limit} tokens, prompt included. However, you requested "
+            f"{ask.max_tokens} tokens in the completion. Lower max_tokens.",
+            param="max_tokens",
+        )
+    raise refuse(
+        Refusal.NEVER_FITS,
+        f"This model's maximum context length is {limit} tokens. However, your prompt of {ask.prompt_bytes} bytes has "
+        "more. Shorten it.",
+        param="messages" if ask.endpoint == "chat" else "prompt",
     )
 
 
@@ -115,5 +159,8 @@ def _sentence(refused: Refused, item: NewItem) -> str:
         "request_too_large": f"This request may take {item.reserve_tokens} tokens; your plan allows {refused.limit} "
         "per minute. Lower max_tokens or shorten the prompt.",
         "queue_full": f"{refused.limit} requests of class {item.qos_class.value} are waiting already. {wait}",
+        "queue_bytes": f"The requests of class {item.qos_class.value} that wait already fill their "
+        f"{refused.limit // 2**20} MiB. {wait}",
+        "draining": f"An operator lets the queue of class {item.qos_class.value} run empty. {wait}",
     }
     return sentences[refused.reason]

@@ -9,6 +9,7 @@ import orjson
 from redis.exceptions import RedisError
 
 from domain.outcome import Outcome
+from domain.retry import delay_ms
 from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.relay import End, Relay
@@ -38,14 +39,17 @@ class Answer:
         relay: Relay,
         started: float,
         *,
+        timeout_s: float,
         include_usage: bool = False,
         tells_tier: bool = False,
     ) -> None:
+        self._timeout_s = timeout_s
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
         self._include_usage = include_usage
         self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
         self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
+        self._labels = (item.model, item.qos_class.value, metrics.tenant(item.tenant))
         self._committed = False
         self._skip_role = False
         self._settled = False
@@ -55,7 +59,7 @@ class Answer:
         self._send = send
         watcher = asyncio.ensure_future(self._watch(receive))
         try:
-            async with asyncio.timeout(self._runtime.config.request_timeout_s):
+            async with asyncio.timeout(self._timeout_s):
                 await (self._stream() if self._item.stream else self._whole())
         except TimeoutError:
             await self._give_up(Outcome.TIMEOUT)
@@ -64,7 +68,7 @@ class Answer:
             self._runtime.relays.pop(self._item.request_id, None)
             if not self._settled:
                 self._cancel(Outcome.CANCELLED, 499, "client_closed")
-            metrics.duration.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+            metrics.duration.labels(*self._labels).observe(time.monotonic() - self._started)
 
     async def _watch(self, receive: Any) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -92,7 +96,7 @@ class Answer:
 
     async def _write_frames(self, frames: list[bytes]) -> None:
         if not self._committed:
-            metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+            metrics.first_token.labels(*self._labels).observe(time.monotonic() - self._started)
         if self._skip_role and only_role(frames[0]):
             frames = frames[1:]
         self._skip_role = False
@@ -124,14 +128,14 @@ class Answer:
                 return
             relay.take()
             if relay.lost_cause:
-                relay.delivered.clear()
+                relay.forget()
                 await self._recover()
         relay.take()
         if relay.end.outcome is not Outcome.COMPLETED or not relay.delivered:
             await self._fail(_error(relay.end), settled=relay.end.outcome is not Outcome.FAILED)
             return
         self._settled = True
-        metrics.first_token.labels(self._item.qos_class.value).observe(time.monotonic() - self._started)
+        metrics.first_token.labels(*self._labels).observe(time.monotonic() - self._started)
         body = relay.delivered[0]
         await self._send_json(200, with_tier(body, self._tier) if self._tier else body, [])
 
@@ -148,8 +152,15 @@ class Answer:
         if so_far.started and not (so_far.plain and self._item.sequences == 1):
             self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
             return
-        log.info("item_goes_elsewhere", request_id=relay.request_id, attempt=relay.attempt, cause=cause)
         tokens = relay.usage.completion_tokens if so_far.text else 0
+        log.info(
+            "item_goes_elsewhere",
+            request_id=relay.request_id,
+            retry_attempt=relay.attempt,
+            rollback_cause=cause,
+            delivered_tokens=tokens,
+        )
+        await asyncio.sleep(delay_ms(self._item.qos_class, relay.attempt) / 1000)
         await self._requeue(so_far.text, tokens)
         self._skip_role = so_far.started
 
@@ -164,15 +175,24 @@ class Answer:
         relay, item = self._relay, self._item
         try:
             state = await self._runtime.ready.requeue(
-                item.request_id, self._runtime.gateway_id, relay.attempt, text, tokens
+                item.request_id,
+                self._runtime.gateway_id,
+                relay.attempt,
+                text,
+                tokens,
+                relay.delivered_ids if text else b"",
             )
         except (RedisError, OSError) as error:
             self._fail_here(f"the ready set does not answer ({error})")
             return
         if state == "ring":
-            self._runtime.ringer.ring(item.model, item.qos_class)
+            self._runtime.tickets.publish(item.model, item.qos_class)
         elif state == "spent":
             self._fail_here("all retries are used up")
+        elif state == "guilty":
+            log.error("item_quarantined", request_id=item.request_id, tenant=item.tenant, retry_attempt=relay.attempt)
+            metrics.quarantined.inc()
+            relay.fail(Outcome.FAILED, 502, quarantined=True)
         elif state == "gone":
             self._relay.fail(Outcome.FAILED, 502)
 
@@ -243,6 +263,8 @@ class Answer:
 def _error(end: End) -> ApiError:
     if end.outcome is Outcome.REJECTED and end.error:
         return rejected(end.status, orjson.loads(end.error))
+    if end.quarantined:
+        return refuse(Refusal.QUARANTINED)
     if end.outcome is Outcome.COMPLETED:
         return refuse(Refusal.ENGINE_FAILED, "The engine ended without an answer. Send the request again.")
     return outcome_error(end.outcome)

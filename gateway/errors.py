@@ -31,10 +31,13 @@ class Refusal(StrEnum):
     TOKENS_PER_MINUTE = "tokens_per_minute"
     CONCURRENCY = "concurrency"
     QUEUE_FULL = "queue_full"
+    QUEUE_DRAINING = "queue_draining"
     TTL = "ttl"
     NO_BACKEND = "no_backend"
     STORE_UNAVAILABLE = "store_unavailable"
+    NEVER_FITS = "never_fits"
     REJECTED = "rejected"
+    QUARANTINED = "quarantined"
     CANCELLED = "cancelled"
     ENGINE_FAILED = "engine_failed"
     TIMEOUT = "timeout"
@@ -102,6 +105,9 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.QUEUE_FULL: Entry(
         429, _LIMIT, "queue_full", "Too many requests of this class are waiting. Come back later.", 1_000
     ),
+    Refusal.QUEUE_DRAINING: Entry(
+        503, _SERVER, "queue_draining", "An operator lets this queue run empty and takes no more for now.", 5_000
+    ),
     Refusal.TTL: Entry(
         429, _LIMIT, "queue_deadline", "The request waited longer than its class allows and was not run.", 1_000
     ),
@@ -110,6 +116,15 @@ TABLE: dict[Refusal, Entry] = {
     ),
     Refusal.STORE_UNAVAILABLE: Entry(
         503, _SERVER, "service_unavailable", "The gateway cannot check limits at the moment. Come back shortly.", 1_000
+    ),
+    Refusal.NEVER_FITS: Entry(
+        400, _INVALID, "context_length_exceeded", "The request is larger than the model's engine can ever take."
+    ),
+    Refusal.QUARANTINED: Entry(
+        502,
+        "upstream_error",
+        "quarantined",
+        "The engine died twice while it ran this request, so it is not run again. Change it before you send it again.",
     ),
     Refusal.REJECTED: Entry(400, _INVALID, None, "The model cannot take this request."),
     Refusal.CANCELLED: Entry(499, _INVALID, "cancelled", "The client closed the connection."),
@@ -199,7 +214,7 @@ def refuse(
     entry = TABLE[why]
     wait_ms = entry.retry_after_ms if retry_after_ms is None else retry_after_ms
     extra = dict(headers or {}) | (retry_headers(wait_ms) if wait_ms is not None else {})
-    if entry.status in (405, 499):
+    if entry.status in (405, 499) or why is Refusal.QUARANTINED:
         extra.setdefault("x-should-retry", "false")
     return ApiError(
         entry.status,
@@ -240,7 +255,15 @@ def rejected(status: int, error: Mapping[str, object]) -> ApiError:
         param=text("param"),
         code=None if text("code") in (None, str(status)) else text("code"),
         reason=Refusal.REJECTED.value,
+        headers=_rejected_headers(status, error.get("retry_after_s")),
     )
+
+
+def _rejected_headers(status: int, retry_after_s: object) -> dict[str, str]:
+    """When to come back, as the engine says it, or as any 429 has to say it."""
+    if isinstance(retry_after_s, int):
+        return retry_headers(retry_after_s * 1000)
+    return retry_headers(1_000) if status == 429 else {}
 
 
 def key_refused(reason: str, api_key: str) -> ApiError:

@@ -10,7 +10,7 @@ reader to the relay; the script that ends the item gives slot and tokens back an
 
 import time
 
-from gateway.admission import admit
+from gateway.admission import admit, time_allowed_s
 from gateway.answer import Answer
 from gateway.errors import Refusal, refuse
 from gateway.relay import Relay
@@ -44,8 +44,11 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         del here.relays[colour.request_id]
         raise
     relay.admitted = True
-    if admitted.ring:
-        here.ringer.ring(item.model, item.qos_class)
+    if admitted.ring or not admitted.has_room:
+        here.tickets.arrived(item.model, item.qos_class, has_room=admitted.ring)
     return Answer(
-        here, item, admitted, relay, started, include_usage=ask.include_usage, tells_tier=ask.service_tier is not None
+        *(here, item, admitted, relay, started),
+        timeout_s=time_allowed_s(ask, here.config),
+        include_usage=ask.include_usage,
+        tells_tier=ask.service_tier is not None,
     )

@@ -17,11 +17,19 @@ MAX_UNREAD_FRAMES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the answer ended; ``error`` is the inside of an error object as JSON, or empty."""
+    """How the answer ended.
+
+    Attributes:
+        outcome: how.
+        status: HTTP status.
+        error: the inside of an error object as JSON, or empty.
+        quarantined: it has killed two engines.
+    """
 
     outcome: Outcome
     status: int
     error: bytes = b""
+    quarantined: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +46,7 @@ class Relay:
     client_gone: bool = False
     admitted: bool = False
     delivered: list[bytes] = field(default_factory=list)
+    ids: bytearray = field(default_factory=bytearray)
     _unread: deque[bytes] = field(default_factory=deque)
     _waiter: "asyncio.Future[None] | None" = None
 
@@ -59,10 +68,10 @@ class Relay:
             self.end = End(Outcome(event[4].decode()), event[5], event[6])
         self.wake()
 
-    def fail(self, outcome: Outcome, status: int) -> None:
+    def fail(self, outcome: Outcome, status: int, *, quarantined: bool = False) -> None:
         """End it from this side."""
         if self.end is None:
-            self.end = End(outcome, status)
+            self.end = End(outcome, status, quarantined=quarantined)
         self.wake()
 
     @property
@@ -81,6 +90,16 @@ class Relay:
         """The client closed the connection."""
         self.client_gone = True
         self.wake()
+
+    @property
+    def delivered_ids(self) -> bytes:
+        """Packed ids of all tokens so far; empty where some engine did not tell them."""
+        return bytes(self.ids) if len(self.ids) == 4 * self.usage.completion_tokens else b""
+
+    def forget(self) -> None:
+        """Nothing was delivered after all: a whole answer starts again."""
+        self.delivered.clear()
+        self.ids.clear()
 
     def take(self) -> list[bytes]:
         """The frames that came since the last call; they count as delivered."""
@@ -123,6 +142,7 @@ class Relay:
             return
         self.next_sequence += 1
         self.usage = Usage(event[5], self.usage.cached_tokens, event[6])
+        self.ids += event[7]
         self._unread.append(event[4])
 
     def _accept_loss(self, attempt: int, cause: bytes) -> None:

@@ -18,6 +18,7 @@ from domain.usage import Usage
 from gateway.audit import Audit
 from gateway.relay import Relay
 from gateway.ring import Ringer
+from gateway.tickets import Tickets
 from tenants.snapshot import SnapshotKeeper
 from tracing import logs, metrics
 from workers import wire
@@ -46,6 +47,7 @@ class Runtime:
         self.workers: list[WorkerState] = []
         self.store_error = "not connected yet"
         self.ringer = Ringer(self.gateway_id)
+        self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
@@ -111,6 +113,8 @@ class Runtime:
         try:
             await self.ready.gateway_beat(self.gateway_id, self.config.lease_ttl_ms)
             self.store_error = ""
+            for queue, facts in self.tickets.changed():
+                await self._redis.hset(f"sl:windows:{queue}", items=[part for pair in facts.items() for part in pair])
         except (RedisError, OSError) as error:
             self.store_error = str(error) or type(error).__name__
             log.warning("beat_failed", error=self.store_error)

@@ -1,4 +1,4 @@
-"""Prometheus figures. Label sets are bounded: class, model, outcome, reason; never a tenant's or a request's name."""
+"""Prometheus figures. Label sets are bounded: class, model, outcome, reason, tenants up to a number; no request."""
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
@@ -6,20 +6,55 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 requests = Counter("sluice_requests_total", "Requests that ended, by how.", ["model", "qos_class", "outcome"])
 refusals = Counter("sluice_refusals_total", "Requests refused before they were admitted.", ["reason"])
-first_token = Histogram("sluice_time_to_first_token_seconds", "Arrival to first frame.", ["qos_class"], buckets=SECONDS)
-duration = Histogram("sluice_request_duration_seconds", "Arrival to end.", ["qos_class"], buckets=SECONDS)
+first_token = Histogram(
+    "gen_ai_server_time_to_first_token_seconds",
+    "Arrival to first frame.",
+    ["gen_ai_request_model", "qos_class", "tenant"],
+    buckets=SECONDS,
+)
+duration = Histogram(
+    "gen_ai_server_request_duration_seconds",
+    "Arrival to end.",
+    ["gen_ai_request_model", "qos_class", "tenant"],
+    buckets=SECONDS,
+)
+output_token = Histogram(
+    "gen_ai_server_time_per_output_token_seconds",
+    "From the first token to the last, for each token after the first.",
+    ["gen_ai_request_model", "qos_class"],
+    buckets=SECONDS,
+)
+window_wait = Histogram(
+    "sluice_window_wait_seconds", "From a window's first request to its ticket.", ["qos_class"], buckets=SECONDS
+)
+window_items = Histogram(
+    "sluice_window_items",
+    "Requests of a window.",
+    ["qos_class", "closed_by"],
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+)
 in_flight = Gauge("sluice_requests_in_flight", "Connections that wait for an answer.")
 rings = Counter("sluice_tickets_published_total", "Celery messages published.", ["qos_class"])
 ring_failures = Counter(
     "sluice_ticket_failures_total", "Tickets that the broker did not take; the workers look anyway."
 )
 
-queue_wait = Histogram("sluice_queue_wait_seconds", "Admission to claim.", ["qos_class"], buckets=SECONDS)
+queue_wait = Histogram(
+    "sluice_queue_wait_seconds", "Waiting until the claim.", ["qos_class", "tenant"], buckets=SECONDS
+)
 batch_size = Histogram(
     "sluice_batch_items", "Items of one claim.", ["trigger"], buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256)
 )
 running = Gauge("sluice_items_running", "Items on this worker's engine.")
-tokens = Counter("sluice_tokens_total", "Tokens by kind.", ["model", "kind"])
+tokens = Counter(
+    "sluice_tokens_total",
+    "Tokens by kind: prompt, cached (part of prompt), completion.",
+    ["model", "qos_class", "tenant", "kind"],
+)
+in_flight_cap = Gauge("sluice_in_flight_cap_sequences", "Sequences that this worker gives its engine at most now.")
+slices = Counter("sluice_slices_total", "Tickets that went out in slices, one for each worker with room.", ["how"])
+padding = Counter("sluice_padded_tokens_total", "Tokens of padded passes.", ["kind"])
+quarantined = Counter("sluice_quarantined_total", "Requests refused for good after two engines died under them.")
 retries = Counter("sluice_rollbacks_total", "Items that went back to the ready set.", ["cause"])
 engine_up = Gauge("sluice_engine_ready", "1 while this worker's engine is in service.")
 probe_failures = Counter("sluice_probe_failures_total", "Known-answer probes that failed.")
@@ -27,6 +62,20 @@ probe_failures = Counter("sluice_probe_failures_total", "Known-answer probes tha
 settled = Counter("sluice_settled_total", "Usage rows written.")
 settle_doubles = Counter("sluice_settle_doubles_total", "Settlements that had been written before.")
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
+
+
+MAX_TENANTS = 100
+OTHER_TENANTS = "other"
+_tenants: set[str] = set()
+
+
+def tenant(slug: str) -> str:
+    """A tenant's label: its own name for the first ``MAX_TENANTS`` that this process meets, one name for all others."""
+    if slug not in _tenants:
+        if len(_tenants) >= MAX_TENANTS:
+            return OTHER_TENANTS
+        _tenants.add(slug)
+    return slug
 
 
 def serve(port: int) -> None:

@@ -5,6 +5,7 @@ import secrets
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 
 import django
 from celery.signals import worker_ready, worker_shutting_down
@@ -29,6 +30,7 @@ def main() -> int:
     name = config.worker_id or "worker"
     logs.configure(config.log_level, name)
     metrics.serve(config.metrics_port)
+    pin(config.worker_cores)
     worker_id = f"{name}-{secrets.token_hex(3)}"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     home = host.Host(config, worker_id, make_engine(config))
@@ -51,12 +53,23 @@ def main() -> int:
 
 def celery_arguments(worker_id: str) -> list[str]:
     """Command line of the Celery worker: its classes' queues, most urgent first, and its own."""
-    queues = [own_queue_name(worker_id), *(queue_name(config.model_name, qos_class) for qos_class in QosClass)]
+    classes = [qos_class for qos_class in QosClass if qos_class.value in config.worker_classes]
+    queues = [own_queue_name(worker_id), *(queue_name(config.model_name, qos_class) for qos_class in classes)]
     return [
         *("worker", "--pool", "threads", "--concurrency", str(config.max_num_seqs + SPARE_THREADS)),
         *("--queues", ",".join(queues), "--hostname", f"{worker_id}@%h"),
         *("--without-gossip", "--without-mingle", "--loglevel", config.log_level),
     ]
+
+
+def pin(cores: Sequence[str]) -> None:
+    """Keep this process, and those it starts, on some CPU cores; cores that are not there are left out."""
+    wanted = {int(core) for core in cores}
+    there = wanted & os.sched_getaffinity(0)
+    if wanted - there:
+        log.warning("cores_missing", missing=sorted(wanted - there), pinned_to=sorted(there))
+    if there:
+        os.sched_setaffinity(0, there)
 
 
 def _leave_when_dead(home: host.Host) -> None:

@@ -23,7 +23,7 @@ def own_queue_name(worker_id: str) -> str:
     return f"sluice.worker.{worker_id}"
 
 
-app = Celery("sluice", broker=config.broker_url, include=["workers.tasks"])
+app = Celery("sluice", broker=config.broker_url, backend=config.result_url, include=["workers.tasks", "workers.slices"])
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],
@@ -31,6 +31,9 @@ app.conf.update(
     # A ticket is only a doorbell, so a lost one loses nothing: acknowledge early, never redeliver.
     task_acks_late=False,
     task_publish_retry=False,
+    # Only chords of background slices keep results, and longer than the longest slice runs.
+    result_expires=3600,
+    result_chord_join_timeout=10,
     worker_prefetch_multiplier=1,
     worker_send_task_events=True,
     worker_enable_remote_control=True,

@@ -4,13 +4,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from domain.config import Config
-from domain.qos import QosClass
 from tracing import logs
 from workers.ready import scripts
 from workers.ready.ready_set import worker_state_arguments
@@ -25,8 +24,8 @@ EXIT_HUNG = 70
 class Beating(Protocol):
     """What the heart asks of the runner; called on the heart's thread."""
 
-    def free_seqs(self) -> int:
-        """Sequences free now."""
+    def rooms(self) -> str:
+        """Sequences free now for each class served, such as ``p0=3,p1=2``."""
 
     def running(self) -> int:
         """Items running now."""
@@ -76,8 +75,9 @@ class Heart:
 
     def _once(self) -> None:
         try:
-            waiting = int(self._beat(args=self._arguments()))
+            waiting, switch = cast("tuple[int, bytes]", self._beat(args=self._arguments()))
             self._first = False
+            self._own.note(switch=switch.decode())
             self._sweep(args=[self._config.heartbeat_ms, 2000])
         except (RedisError, OSError) as error:
             log.warning("beat_failed", error=str(error))
@@ -90,13 +90,11 @@ class Heart:
             self._runner.on_waiting()
 
     def _arguments(self) -> list[Any]:
-        ready = self._own.state == READY
-        free = self._runner.free_seqs() if ready else 0
-        state = {**self._own.fields(), "running": self._runner.running()}
-        classes = [qos_class.value for qos_class in QosClass]
-        return worker_state_arguments(
-            self._worker_id, self._config.lease_ttl_ms, self._first, self._own.model, free, classes, state
-        )
+        rooms = self._runner.rooms()
+        free = max((int(part.partition("=")[2]) for part in rooms.split(",")), default=0)
+        state = {**self._own.fields(), "running": self._runner.running(), "free_seqs": free}
+        lease_ms = self._config.lease_ttl_ms
+        return worker_state_arguments(self._worker_id, lease_ms, self._first, self._own.model, rooms, state)
 
     def _watch_loop(self) -> None:
         if self._own.state != READY:

@@ -44,6 +44,7 @@ class Host:
     def __init__(self, config: Config, worker_id: str, engine: Engine) -> None:
         self._config, self.worker_id, self._engine = config, worker_id, engine
         self._own = OwnState(config.model_name, config.engine)
+        self._own.note(classes=",".join(config.worker_classes), cores=",".join(config.worker_cores))
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine-loop", daemon=True)
         self._died = threading.Event()

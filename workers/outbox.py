@@ -25,10 +25,10 @@ RETRY_S = 0.1
 class Outbox:
     """Sends what engines produce. Use from one event loop only."""
 
-    def __init__(self, ready: ReadySet, worker_id: str, free_seqs: Callable[[], int]) -> None:
+    def __init__(self, ready: ReadySet, worker_id: str, rooms: Callable[[], str]) -> None:
         self._ready = ready
         self._worker_id = worker_id
-        self._free_seqs = free_seqs
+        self._rooms = rooms
         self._frames: dict[str, list[wire.Event]] = defaultdict(list)
         self._endings: list[tuple[ClaimedItem, Ending, str, bytes]] = []
         self._wake = asyncio.Event()
@@ -86,7 +86,7 @@ class Outbox:
             )
         for item, ending, version, event in endings:
             ids = (item.request_id, self._worker_id, item.attempt)
-            self._ready.queue_finish(pipeline, ids, ending, version, event, (item.model, self._free_seqs()))
+            self._ready.queue_finish(pipeline, ids, ending, version, event, (item.model, self._rooms()))
         await pipeline.execute()
 
     async def _reload(self) -> None:

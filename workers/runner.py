@@ -2,16 +2,15 @@
 
 One runner for each worker process, on the engine's event loop. It claims when a ticket says that there is work, when
 room comes free (no message needed), and when the heart sees items waiting. Nothing is bound to the engine before the
-engine has room.
+engine has room; how much room there is, the governor says.
 """
 
 import asyncio
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import orjson
@@ -19,43 +18,28 @@ from redis.exceptions import RedisError
 
 from domain.config import Config
 from domain.outcome import Outcome, RollbackCause
-from domain.qos import POLICIES, QosClass
-from domain.usage import Usage
 from tracing import logs, metrics
 from workers import wire
 from workers.announcer import Announcer
-from workers.engines.port import Endpoint, Engine, EngineDead, EngineInfo, Job, RequestFailed, RequestRejected
+from workers.engines.port import Engine, EngineDead, EngineInfo, Frame, RequestFailed, RequestRejected
+from workers.governor import Governor
+from workers.orders import Orders
 from workers.outbox import Outbox
+from workers.prefix_hits import PrefixHits
 from workers.ready.item import Claim, ClaimedItem, Ending
 from workers.ready.ready_set import ReadySet
-from workers.ready.stream import read_stream
+from workers.running import Running, job_of
 from workers.state import DRAINING, FAILED, READY, OwnState
+from workers.strays import Strays
 
 log = logs.get(__name__)
 
 LOSE_RETRY_S = 0.2
-MAX_EARLY_ORDERS = 1_000
-AUDIT_S = 2.0
+TICK_S = 0.25
+TRIAL_S = 1.0
+"""A suspect whose answer shows no tokens until it is whole is watched for so long."""
+
 BATCH_TASK = "sluice.batch"
-
-
-@dataclass(slots=True)
-class Running:
-    """An item on the engine: its task, and how it is to end if somebody aborts it."""
-
-    item: ClaimedItem
-    task: "asyncio.Task[None] | None" = None
-    abort: Ending | None = None
-    usage: Usage = field(default_factory=Usage)
-    first_token_ms: int | None = None
-    begun: bool = False
-    stopped: bool = False
-
-    def stop(self) -> None:
-        """Stop the task. One that is cancelled before its first step would never clean up, so it stops itself there."""
-        self.stopped = True
-        if self.begun and self.task:
-            self.task.cancel()
 
 
 @dataclass(slots=True)
@@ -65,7 +49,7 @@ class BatchReport:
     batch_id: str
     items: int = 0
     still_waiting: int = 0
-    passed_to: str = ""
+    passed_to: tuple[str, ...] = ()
 
 
 class Runner:
@@ -74,30 +58,30 @@ class Runner:
     def __init__(self, config: Config, worker_id: str, engine: Engine, ready: ReadySet, own: OwnState) -> None:
         self._config, self._worker_id, self._engine, self._ready, self._own = config, worker_id, engine, ready, own
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(ready, worker_id, self.free_seqs)
         self._running: dict[str, Running] = {}
-        self._used_seqs = 0
+        self._governor = Governor(config, engine)
+        self._outbox = Outbox(ready, worker_id, self.rooms)
+        self._orders = Orders(ready.redis, worker_id, self._obey)
+        self._strays = Strays(ready, worker_id, self._running)
         self._claiming = asyncio.Lock()
         self._pull_wanted = asyncio.Event()
+        self._waiting = 0
+        self._rooms = ""
         self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
-        self._strays: set[str] = set()
-        self._early_orders: OrderedDict[str, Ending] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
+        self._prefix_hits = PrefixHits()
         self.announcer = Announcer()
 
     async def serve(self, info: EngineInfo, on_dead: Callable[[str], None]) -> None:
         """Begin to take work. ``on_dead`` is called once, with the reason, when the engine is gone."""
         self._info, self._on_dead = info, on_dead
         await self._ready.load()
-        self._tasks = [
-            asyncio.create_task(self._outbox.run(), name="outbox"),
-            asyncio.create_task(self._listen(), name="orders"),
-            asyncio.create_task(self._pull(), name="pull"),
-            asyncio.create_task(self._audit(), name="audit"),
-        ]
+        works = (self._outbox.run(), self._orders.follow(), self._pull(), self._strays.watch(), self._tick_for_ever())
+        self._tasks = [asyncio.create_task(work) for work in works]
         self._own.to(READY)
         metrics.engine_up.set(1)
+        self._update_rooms()
         self._pull_wanted.set()
 
     # --- claiming -------------------------------------------------------------------------------------------------
@@ -106,7 +90,7 @@ class Runner:
         """Claim a batch and wait until all its items have ended."""
         batch_id = f"b-{secrets.token_hex(6)}"
         claim = await self._claim(batch_id, trigger)
-        report = BatchReport(batch_id, len(claim.items), claim.waiting, claim.other_worker)
+        report = BatchReport(batch_id, len(claim.items), claim.waiting, claim.other_workers)
         await self._ended(claim)
         return report
 
@@ -119,17 +103,15 @@ class Runner:
 
     async def _claim(self, batch_id: str, trigger: str) -> Claim:
         async with self._claiming:
-            free = self.free_seqs()
-            if self._own.state != READY or free <= 0:
+            room = self._governor.room(_now_ms())
+            if self._own.state != READY or room.seats <= 0:
                 return await self._nothing_claimed()
-            claim = await self._ready.claim(
-                *(self._worker_id, self._own.model, free, batch_id),
-                idle=not self._running,
-                reserves=self._reserves(),
-            )
+            model, affinity = self._own.model, self._governor.affinity()
+            claim = await self._ready.claim(self._worker_id, model, batch_id, room, affinity)
             if claim is None:
                 self.on_taken_for_dead()
-                return Claim((), 0, "")
+                return Claim((), 0, ())
+            self._waiting = claim.waiting
             self._start(claim)
         if claim.items:
             metrics.batch_size.labels(trigger).observe(len(claim.items))
@@ -137,25 +119,40 @@ class Runner:
 
     async def _nothing_claimed(self) -> Claim:
         """No room here: say who has some, so that the ticket can be passed on."""
-        rooms = cast("dict[bytes, bytes]", await self._ready.redis.hgetall(f"sl:room:{self._own.model}"))
-        others = {name.decode(): int(room) for name, room in rooms.items() if name.decode() != self._worker_id}
-        best = max(others, key=lambda name: others[name], default="")
-        return Claim((), 0, best if best and others[best] > 0 else "")
-
-    def _reserves(self) -> dict[QosClass, int]:
-        """Sequences that each class must leave free, most urgent class first."""
-        total = self._config.max_num_seqs
-        return {qos_class: int(total * policy.reserve_share) for qos_class, policy in POLICIES.items()}
+        others: set[str] = set()
+        for qos_class in self._config.worker_classes:
+            rooms = await self._ready.redis.hgetall(f"sl:room:{self._own.model}:{qos_class}")
+            found = cast("dict[bytes, bytes]", rooms)
+            others |= {name.decode() for name, room in found.items() if int(room) > 0}
+        return Claim((), 0, tuple(sorted(others - {self._worker_id})))
 
     def _start(self, claim: Claim) -> None:
         for item in claim.items:
-            running = Running(item, abort=self._early_orders.pop(item.request_id, None))
+            running = Running(item, abort=self._orders.early(item.request_id))
             running.stopped = running.abort is not None
             self._running[item.request_id] = running
-            self._used_seqs += item.sequences
+            self._governor.started(item, _now_ms())
+            self._note_start(item)
             running.task = asyncio.create_task(self._run(running), name=item.request_id)
-            metrics.queue_wait.labels(item.qos_class.value).observe(item.waited_ms / 1000)
         metrics.running.set(len(self._running))
+        self._update_rooms()
+
+    def _note_start(self, item: ClaimedItem) -> None:
+        metrics.queue_wait.labels(item.qos_class.value, metrics.tenant(item.tenant)).observe(item.waited_ms / 1000)
+        if item.on_trial and item.trial_tokens is not None:
+            self._loop.call_later(TRIAL_S, self._acquit, item)
+        if item.attempt:
+            log.info(
+                "item_runs_again",
+                request_id=item.request_id,
+                retry_attempt=item.attempt,
+                rollback_cause=item.causes[-1] if item.causes else "",
+                causes=list(item.causes),
+                batch_id=item.batch_id,
+                item_seq=item.item_seq,
+                delivered_tokens=item.delivered_tokens,
+                on_trial=item.on_trial,
+            )
 
     async def _pull(self) -> None:
         """Claim whenever room came free: an engine that is busy needs no tickets."""
@@ -178,30 +175,6 @@ class Runner:
         result: dict[str, object] = {"batch_id": batch_id, "items": len(claim.items), "still_waiting": claim.waiting}
         self.announcer.ended(batch_id, result, time.monotonic() - started)
 
-    async def _audit(self) -> None:
-        while True:
-            await asyncio.sleep(AUDIT_S)
-            try:
-                await self.give_back_strays()
-            except (RedisError, OSError) as error:
-                log.warning("audit_failed", error=str(error))
-
-    async def give_back_strays(self) -> None:
-        """Give back what the store thinks is held here but does not run: the reply to a claim was lost on its way.
-
-        An item that is seen so once may just have ended; seen twice, nobody else will ever touch it.
-
-        Raises:
-            redis.exceptions.RedisError: the store does not answer.
-        """
-        members = cast("set[bytes]", await self._ready.redis.smembers(f"sl:held:{self._worker_id}"))
-        strays = {name for member in members if (name := member.decode()) not in self._running}
-        for request_id in strays & self._strays:
-            log.warning("stray_item", request_id=request_id)
-            attempt = cast("bytes | None", await self._ready.redis.hget(f"sl:item:{request_id}", "attempt"))
-            await self._ready.lose(request_id, self._worker_id, int(attempt or 0), RollbackCause.WORKER_LOST.value)
-        self._strays = strays
-
     # --- running --------------------------------------------------------------------------------------------------
 
     async def _run(self, running: Running) -> None:
@@ -212,6 +185,7 @@ class Runner:
         except (RequestFailed, EngineDead) as error:
             await self._give_back(running, error)
         else:
+            self._release(item)
             self._finish(running, ending, event)
         finally:
             self._release(item)
@@ -223,15 +197,16 @@ class Runner:
         try:
             await self._stream(running)
         except RequestRejected as error:
-            ending = self._ending(running, Outcome.REJECTED, error.status, str(error.error.get("code") or ""))
-            event = [*head, "E", Outcome.REJECTED.value, error.status, orjson.dumps(error.error)]
+            ending = running.ending(Outcome.REJECTED, error.status, str(error.error.get("code") or ""))
+            shown = {**error.error, "retry_after_s": error.retry_after_s} if error.retry_after_s else error.error
+            event = [*head, "E", Outcome.REJECTED.value, error.status, orjson.dumps(shown)]
         except asyncio.CancelledError:
             if running.abort is None:
                 raise
-            ending = self._ending(running, running.abort.outcome, running.abort.status, running.abort.code)
+            ending = running.ending(running.abort.outcome, running.abort.status, running.abort.code)
             event = [*head, "E", ending.outcome, ending.status, b""]
         else:
-            ending, usage = self._ending(running, Outcome.COMPLETED, 200, ""), running.usage
+            ending, usage = running.ending(Outcome.COMPLETED, 200, ""), running.usage
             event = [*head, "D", usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens]
         return ending, event
 
@@ -239,84 +214,126 @@ class Runner:
         if running.stopped:
             raise asyncio.CancelledError
         item, sequence = running.item, 0
-        async with aclosing(self._engine.run(_job(item))) as frames:  # type: ignore[type-var]  # engines yield generators
+        async with aclosing(self._engine.run(job_of(item))) as frames:  # type: ignore[type-var]  # engines yield generators
             async for frame in frames:
-                usage = frame.usage
-                running.usage = usage
-                if running.first_token_ms is None:
-                    running.first_token_ms = _now_ms()
+                self._note_frame(running, frame)
+                usage, ids = frame.usage, wire.pack_ids(frame.token_ids)
                 self._outbox.frame(
                     item.gateway_id,
                     [
                         *(item.request_id, item.attempt, sequence, "F", frame.data),
-                        *(usage.prompt_tokens, usage.completion_tokens),
+                        *(usage.prompt_tokens, usage.completion_tokens, ids),
                     ],
                 )
                 sequence += 1
 
-    def _ending(self, running: Running, outcome: str, status: int, code: str) -> Ending:
-        return Ending(outcome, status, code, running.usage, running.first_token_ms)
+    def _note_frame(self, running: Running, frame: Frame) -> None:
+        item, running.usage = running.item, frame.usage
+        if running.first_token_ms is None:
+            running.first_token_ms = _now_ms()
+        if self._governor.made(item.request_id, running.made_tokens) and self._waiting:
+            self._pull_wanted.set()  # its prompt is computed: there is room for another one's
+        if item.on_trial and item.trial_tokens is not None and running.made_tokens >= item.trial_tokens:
+            self._acquit(item)
 
     def _finish(self, running: Running, ending: Ending, event: wire.Event) -> None:
         item, usage = running.item, running.usage
         self._outbox.finish(item, ending, self._info.version if self._info else "", event)
-        metrics.tokens.labels(item.model, "prompt").inc(usage.prompt_tokens)
-        metrics.tokens.labels(item.model, "cached").inc(usage.cached_tokens)
-        metrics.tokens.labels(item.model, "completion").inc(max(0, usage.completion_tokens - item.delivered_tokens))
+        tenant = metrics.tenant(item.tenant)
+        counts = {"prompt": usage.prompt_tokens, "cached": usage.cached_tokens, "completion": running.made_tokens}
+        for kind, count in counts.items():
+            metrics.tokens.labels(item.model, item.qos_class.value, tenant, kind).inc(count)
+        self._prefix_hits.add(_now_ms(), usage.prompt_tokens, usage.cached_tokens)
 
     def _release(self, item: ClaimedItem) -> None:
-        self._running.pop(item.request_id, None)
-        self._used_seqs -= item.sequences
-        metrics.running.set(len(self._running))
+        if self._running.pop(item.request_id, None) is not None:
+            self._governor.ended(item.request_id)
+            metrics.running.set(len(self._running))
+            self._update_rooms()
 
     async def _give_back(self, running: Running, error: Exception) -> None:
+        item = running.item
         cause = RollbackCause.ENGINE_DEAD if isinstance(error, EngineDead) else RollbackCause.ENGINE_ERROR
-        log.warning("item_given_back", request_id=running.item.request_id, cause=cause.value, error=str(error))
+        log.warning(
+            "item_given_back",
+            request_id=item.request_id,
+            batch_id=item.batch_id,
+            item_seq=item.item_seq,
+            retry_attempt=item.attempt + 1,
+            rollback_cause=cause.value,
+            error=str(error),
+        )
+        blamed = self._governor.trial if isinstance(error, EngineDead) else ""
         if isinstance(error, EngineDead):
             self._die(str(error))
         await self._outbox.flushed()
-        await self._lose(running.item, cause)
+        await self._lose(item, cause, forgive=blamed not in ("", item.request_id))
 
-    async def _lose(self, item: ClaimedItem, cause: RollbackCause) -> None:
+    async def _lose(self, item: ClaimedItem, cause: RollbackCause, *, forgive: bool = False) -> None:
         metrics.retries.labels(cause.value).inc()
         while True:
             try:
-                await self._ready.lose(item.request_id, self._worker_id, item.attempt, cause.value)
+                await self._ready.lose(item.request_id, self._worker_id, item.attempt, cause.value, forgive=forgive)
                 return
             except (RedisError, OSError) as error:
                 log.warning("lose_retry", request_id=item.request_id, error=str(error))
                 await asyncio.sleep(LOSE_RETRY_S)
 
+    def _acquit(self, item: ClaimedItem) -> None:
+        """A suspect got past the point at which its engine died, so the next one may have its turn."""
+        if self._governor.trial != item.request_id:
+            return
+        self._governor.trial = ""
+        self._pull_wanted.set()
+        self._acquitting = asyncio.create_task(
+            self._ready.acquit(item.request_id, self._worker_id, item.attempt), name="acquit"
+        )
+
+    # --- now and then -------------------------------------------------------------------------------------------------
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                await self._tick()
+            except (RedisError, OSError) as error:
+                log.warning("tick_failed", error=str(error))
+
+    async def _tick(self) -> None:
+        self._governor.observe(_now_ms(), self._waiting)
+        self._update_rooms()
+        facts = self._governor.facts()
+        self._own.note(**facts, prefix_hit_rate=round(self._prefix_hits.rate(_now_ms()), 3))
+        metrics.in_flight_cap.set(self._governor.cap.cap)
+        if self._waiting:
+            self._pull_wanted.set()
+        await self._tell_progress()
+
+    async def _tell_progress(self) -> None:
+        """Output counts in the fair order as it is produced."""
+        changed = [one for one in self._running.values() if one.usage.completion_tokens > one.told_tokens]
+        if not changed:
+            return
+        pipeline = self._ready.redis.pipeline(transaction=False)
+        counts = {one.item.request_id: one.usage.completion_tokens for one in changed}
+        self._ready.queue_progress(pipeline, self._worker_id, counts)
+        await pipeline.execute()
+        for one in changed:
+            one.told_tokens = counts[one.item.request_id]
+
+    def _update_rooms(self) -> None:
+        self._rooms = self._governor.room_text()
+
     # --- orders, death and stopping ---------------------------------------------------------------------------------
 
-    async def _listen(self) -> None:
-        """Follow the orders of gateways and of the sweep."""
-        stream, last = f"sl:ctl:{self._worker_id}", b"0"
-        while True:
-            try:
-                orders = await read_stream(self._ready.redis, stream, last, block_ms=1000, count=100)
-            except (RedisError, OSError) as error:
-                log.warning("orders_retry", error=str(error))
-                await asyncio.sleep(LOSE_RETRY_S)
-                continue
-            for last, fields in orders:  # noqa: B007 - the last id is where to go on
-                self._obey(fields)
-
-    def _obey(self, fields: dict[bytes, bytes]) -> None:
-        request_id = fields.get(b"abort", b"").decode()
-        if not request_id:
-            return
-        outcome, code = fields[b"outcome"].decode(), fields[b"code"].decode()
-        ending = Ending(outcome, int(fields[b"status"]), code, Usage(), None)
+    def _obey(self, request_id: str, ending: Ending) -> bool:
         running = self._running.get(request_id)
         if running is None:
-            # The order was faster than the reply to the claim, or the item has ended.
-            self._early_orders[request_id] = ending
-            if len(self._early_orders) > MAX_EARLY_ORDERS:
-                self._early_orders.popitem(last=False)
-        elif running.abort is None:
+            return False
+        if running.abort is None:
             running.abort = ending
             running.stop()
+        return True
 
     def _die(self, reason: str) -> None:
         if self._own.state == FAILED:
@@ -353,14 +370,14 @@ class Runner:
         """The engine cannot be trusted: give all its items back."""
         self._die(reason)
         for running in list(self._running.values()):
-            await self._lose(running.item, RollbackCause.ENGINE_DEAD)
+            await self._lose(running.item, RollbackCause.ENGINE_ERROR)
             running.stop()
 
     # --- for the heart, on its thread ---------------------------------------------------------------------------------
 
-    def free_seqs(self) -> int:
-        """Sequences free of ``max_num_seqs``; 0 unless in service."""
-        return max(0, self._config.max_num_seqs - self._used_seqs) if self._own.state == READY else 0
+    def rooms(self) -> str:
+        """Sequences free for each class, as the scripts take them; none unless in service."""
+        return self._rooms if self._own.state == READY else self._governor.no_room()
 
     def running(self) -> int:
         """Items on the engine."""
@@ -375,30 +392,12 @@ class Runner:
         self._loop.call_soon_threadsafe(self._drop_all)
 
     def touch_loop(self, seen: Callable[[], None]) -> None:
-        """Call ``seen`` from the loop, where the engine's free KV blocks can be asked for too."""
-        self._loop.call_soon_threadsafe(self._look, seen)
-
-    def _look(self, seen: Callable[[], None]) -> None:
-        self._own.note(free_kv_blocks=self._engine.room().free_kv_blocks)
-        seen()
+        """Call ``seen`` from the loop."""
+        self._loop.call_soon_threadsafe(seen)
 
     def _drop_all(self) -> None:
         for running in list(self._running.values()):
             running.stop()
-
-
-def _job(item: ClaimedItem) -> Job:
-    return Job(
-        request_id=item.request_id,
-        endpoint=cast("Endpoint", item.endpoint),
-        body=item.body,
-        stream=item.stream,
-        priority=item.priority,
-        cache_salt=item.cache_salt,
-        delivered_text=item.delivered_text,
-        delivered_tokens=item.delivered_tokens,
-        trace_headers={"traceparent": item.traceparent} if item.traceparent else {},
-    )
 
 
 def _now_ms() -> int:

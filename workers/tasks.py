@@ -9,8 +9,8 @@ from typing import TypedDict
 from celery import Task
 
 from domain.qos import QosClass
-from workers import host
-from workers.app import app, own_queue_name, queue_name
+from workers import host, slices
+from workers.app import app, queue_name
 from workers.runner import BATCH_TASK
 
 
@@ -20,7 +20,7 @@ class TicketResult(TypedDict):
     batch_id: str
     items: int
     still_waiting: int
-    passed_to: str
+    passed_to: list[str]
 
 
 @app.task(name=BATCH_TASK, bind=True)
@@ -37,23 +37,23 @@ def batch(
         passed_on: a worker without room handed it to this one; it is not handed on again.
     """
     report = host.current().claim_and_run("ticket")
-    passed_to = "" if passed_on else report.passed_to
-    if passed_to:
-        ring(model, QosClass(qos_class), host.current().worker_id, to_worker=passed_to)
+    others = () if passed_on else report.passed_to
+    if others:
+        slices.ring_workers(model, QosClass(qos_class), others, host.current().worker_id)
     return TicketResult(
-        batch_id=report.batch_id, items=report.items, still_waiting=report.still_waiting, passed_to=passed_to
+        batch_id=report.batch_id, items=report.items, still_waiting=report.still_waiting, passed_to=list(others)
     )
 
 
-def ring(model: str, qos_class: QosClass, rung_by: str, to_worker: str = "") -> None:
-    """Publish one ticket, to the class's queue or to one worker's own.
+def ring(model: str, qos_class: QosClass, rung_by: str) -> None:
+    """Publish one ticket to the class's queue.
 
     Raises:
         kombu.exceptions.OperationalError: the broker does not answer.
     """
     batch.apply_async(
-        kwargs={"model": model, "qos_class": qos_class.value, "rung_by": rung_by, "passed_on": bool(to_worker)},
-        queue=own_queue_name(to_worker) if to_worker else queue_name(model, qos_class),
+        kwargs={"model": model, "qos_class": qos_class.value, "rung_by": rung_by},
+        queue=queue_name(model, qos_class),
         ignore_result=True,
         retry=False,
     )

@@ -5,7 +5,7 @@ An event is a list: request id, attempt, sequence number, kind, and what the kin
 ====  =====================================================================
 kind  carries
 ====  =====================================================================
-F     one frame: JSON bytes, prompt tokens, completion tokens so far
+F     one frame: JSON bytes, prompt tokens, completion tokens so far, ids of its new tokens (packed, may be empty)
 D     the end of a complete answer: prompt, cached, completion tokens
 E     the end with an error: outcome, HTTP status, the inside of the error object as JSON bytes (may be empty)
 L     the engine was lost: cause. The attempt is the next one.
@@ -15,6 +15,7 @@ The sequence number counts an attempt's frames from 0 (and is -1 on what is not 
 is seen once and a missing one is noticed.
 """
 
+from array import array
 from typing import Any
 
 import msgpack
@@ -28,6 +29,16 @@ def pack(events: list[Event]) -> bytes:
     """Pack events for one message."""
     packed: bytes = msgpack.packb(events, use_bin_type=False)
     return packed
+
+
+def pack_ids(ids: tuple[int, ...]) -> bytes:
+    """Token ids as 4 bytes each, so that packed ones can be joined."""
+    return array("I", ids).tobytes()
+
+
+def unpack_ids(packed: bytes) -> tuple[int, ...]:
+    """Read token ids."""
+    return tuple(array("I", packed))
 
 
 def unpack(message: bytes) -> list[Event]:

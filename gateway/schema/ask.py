@@ -17,9 +17,11 @@ class Ask:
         max_tokens: output tokens of one choice at most; None if the client set no bound.
         choices: answers that the engine makes: ``n`` times the number of prompts.
         prompt_bytes: UTF-8 bytes of all text that becomes prompt, tool definitions included; a token id counts 4.
+        timeout_s: the client waits for so long in all; None if it does not say.
+        prefix: names of the prompt's prefixes, see :mod:`domain.prefix`.
     """
 
-    endpoint: Literal["chat", "completions"]
+    endpoint: Literal["chat", "completions", "embeddings"]
     model: str
     stream: bool
     include_usage: bool
@@ -27,3 +29,5 @@ class Ask:
     max_tokens: int | None
     choices: int
     prompt_bytes: int
+    timeout_s: float | None = None
+    prefix: bytes = b""

@@ -1,13 +1,15 @@
 """POST /v1/chat/completions: the body."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
 
+from domain.prefix import prefix_hashes
 from gateway.schema.ask import Ask
 from gateway.schema.fields import Count, Sampling, canonical_tier, check_depth, check_sampling, invalid
-from gateway.schema.messages import Assistant, AudioReference, Message, text_bytes
+from gateway.schema.messages import Assistant, AudioReference, Message, message_texts, text_bytes
 from gateway.schema.reading import read_body
 from gateway.schema.tools import NamedTool, ToolChoice, Tools
 
@@ -72,7 +74,18 @@ def parse_chat(body: bytes) -> Ask:
         max_tokens=request.max_completion_tokens or (None if request.max_tokens is UNSET else request.max_tokens),
         choices=request.n or 1,
         prompt_bytes=_prompt_bytes(request),
+        timeout_s=request.timeout,
+        prefix=prefix_hashes(_prompt_parts(request)),
     )
+
+
+def _prompt_parts(request: ChatRequest) -> Iterator[bytes]:
+    """What becomes prompt, in the order of chat templates: tools first, then one message after another."""
+    if request.tools:
+        yield msgspec.json.encode(request.tools)
+    for message in request.messages:
+        yield b"\x1e" + type(message).__name__.encode() + b"\x1f"
+        yield from message_texts(message)
 
 
 def _prompt_bytes(request: ChatRequest) -> int:

@@ -1,10 +1,12 @@
 """POST /v1/completions: the body."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta
 
+from domain.prefix import prefix_hashes
 from gateway.schema.ask import Ask
 from gateway.schema.fields import MAX_CHOICES, Sampling, TokenId, canonical_tier, check_sampling, invalid
 from gateway.schema.reading import read_body
@@ -51,7 +53,18 @@ def parse_completions(body: bytes) -> Ask:
         max_tokens=_DEFAULT_MAX_TOKENS if request.max_tokens is UNSET else request.max_tokens,
         choices=choices,
         prompt_bytes=prompt_bytes,
+        timeout_s=request.timeout,
+        prefix=prefix_hashes(_first_prompt(request.prompt)),
     )
+
+
+def _first_prompt(prompt: str | list[str | int | list[int]]) -> Iterator[bytes]:
+    """The prompt, or the first of several; token ids as 4 bytes each."""
+    first = prompt[0] if isinstance(prompt, list) and not isinstance(prompt[0], int) else prompt
+    if isinstance(first, str):
+        yield first.encode()
+    elif isinstance(first, list):
+        yield b"".join(token.to_bytes(4, "big") for token in first if isinstance(token, int))
 
 
 def _refuse_unsupported(request: CompletionsRequest) -> None:

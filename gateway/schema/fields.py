@@ -30,6 +30,7 @@ LogitBias = Annotated[
 Metadata = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
 ]
+Timeout = Annotated[float, Meta(gt=0, le=86_400)]
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast"]
 
 # Newer names of tiers that mean a class we have.
@@ -104,6 +105,7 @@ class Sampling(Shape, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Temperature | None = None
+    timeout: Timeout | None = None
     top_p: PositiveShare | None = None
     user: Annotated[str, Meta(max_length=1024)] | None = None
 

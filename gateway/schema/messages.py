@@ -1,5 +1,6 @@
 """The messages of a chat."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -115,14 +116,18 @@ Message = System | Developer | User | Assistant | Tool | Function
 
 def text_bytes(message: Message) -> int:
     """UTF-8 bytes of a message that become prompt."""
+    return sum(map(len, message_texts(message)))
+
+
+def message_texts(message: Message) -> Iterator[bytes]:
+    """The parts of a message that become prompt, as UTF-8."""
     content = message.content
     if isinstance(content, str):
-        size = len(content.encode())
+        yield content.encode()
     else:
-        size = sum(len(_text(part).encode()) for part in content or ())
+        yield from (_text(part).encode() for part in content or ())
     if isinstance(message, Assistant):
-        size += sum(len(call.function.arguments.encode()) for call in message.tool_calls or ())
-    return size
+        yield from (call.function.arguments.encode() for call in message.tool_calls or ())
 
 
 def _text(part: TextPart | PlainPart | RefusalPart) -> str:

@@ -160,7 +160,7 @@ def check_call(call: Call, expected: str) -> None:
 
 def check_serves(stack: Stack) -> None:
     """Every gateway and worker is back by itself."""
-    wait_until(lambda: len(stack.store().hgetall(f"sl:room:{MODEL}")) == 2, 30, "a worker did not come back")
+    wait_until(lambda: len(stack.store().hgetall(f"sl:room:{MODEL}:p0")) == 2, 30, "a worker did not come back")
     for part, number in (("serve --fd", 2), ("celeryd: worker-", 2), ("workers.settlement", 1), ("valkey-server", 1)):
         wait_until(lambda part=part, number=number: len(stack.children(part)) == number, 30, f"not back: {part}")
     for _ in range(8):

@@ -24,7 +24,7 @@ def body_of(sim: str, **fields: Any) -> dict[str, Any]:
 
 def room(stack: Stack) -> int:
     """Sequences that the engines have free, all workers together."""
-    return sum(int(free) for free in stack.store().hvals(f"sl:room:{MODEL}"))
+    return sum(int(free) for free in stack.store().hvals(f"sl:room:{MODEL}:p0"))
 
 
 def waiting(stack: Stack) -> int:

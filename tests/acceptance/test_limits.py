@@ -142,7 +142,7 @@ def all_seats_taken(stack: Stack) -> Iterator[None]:
 
 
 def room(stack: Stack) -> int:
-    return sum(int(free) for free in stack.store().hvals(f"sl:room:{MODEL}"))
+    return sum(int(free) for free in stack.store().hvals(f"sl:room:{MODEL}:p0"))
 
 
 def waiting(stack: Stack, qos_class: str) -> int:

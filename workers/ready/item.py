@@ -15,10 +15,12 @@ class NewItem:
         request_id: the RequestID.
         tenant: slug; ``tenant_id`` and ``key_id`` are the database's.
         body: the client's JSON, unchanged.
-        reserve_tokens: prompt (estimated) and most output tokens, taken from the tenant's minute until it is known
-            what was really used.
-        cost: tokens that the fair order counts.
+        prompt_tokens: estimated; ``output_tokens`` the most that all sequences together may make. Both are taken from
+            the tenant's minute until it is known what was really used.
         sequences: sequences that the engine runs for it (``n`` times prompts).
+        prefix: names of its prompt's prefixes, see :mod:`domain.prefix`.
+        queue_ms: it is refused when it has waited so long.
+        max_waiting: items that may wait in its queue; ``max_waiting_bytes`` bytes of their bodies, None for any.
     """
 
     request_id: str
@@ -36,15 +38,33 @@ class NewItem:
     stream: bool
     body: bytes
     cache_salt: str
-    reserve_tokens: int
-    cost: int
+    prompt_tokens: int
+    output_tokens: int
     sequences: int
     traceparent: str
+    prefix: bytes
+    queue_ms: int
+    max_waiting: int
+    max_waiting_bytes: int | None
+
+    @property
+    def reserve_tokens(self) -> int:
+        """What is taken from the tenant's minute."""
+        return self.prompt_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedItem:
-    """What a worker holds under its lease; (batch_id, item_seq) names it inside its batch."""
+    """What a worker holds under its lease; (batch_id, item_seq) names it inside its batch.
+
+    Attributes:
+        attempt: how often it was run before; ``causes`` tells why it was not finished, as ``cause@batch``, the first
+            one first; ``delivered_text`` and ``delivered_ids`` what its client has already got.
+        prompt_tokens: as estimated at admission.
+        need_tokens: KV cache that is reckoned with: prompt and expected output.
+        on_trial: it was on an engine that died, and runs as the only suspect; until it has made ``trial_tokens`` more,
+            or to its end where that is None.
+    """
 
     request_id: str
     tenant: str
@@ -62,24 +82,98 @@ class ClaimedItem:
     item_seq: int
     delivered_text: str
     delivered_tokens: int
+    delivered_ids: bytes
     traceparent: str
     waited_ms: int
+    prompt_tokens: int
+    need_tokens: int
+    causes: tuple[str, ...] = ()
+    on_trial: bool = False
+    trial_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A batch: the items claimed, how many still wait, and another worker that has room for them (or "")."""
+    """A batch: the items claimed, how many still wait, and other workers that have room for them."""
 
     items: tuple[ClaimedItem, ...]
     waiting: int
-    other_worker: str
+    other_workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRoom:
+    """What a worker has free for one class.
+
+    Attributes:
+        qos_class: the class.
+        seats: sequences.
+        aged_seats: sequences once the class has aged, when it may use what is kept for more urgent ones (never P0's).
+        ageing_ms: wait after which it has aged.
+    """
+
+    qos_class: QosClass
+    seats: int
+    aged_seats: int
+    ageing_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a worker can take now.
+
+    Attributes:
+        classes: those it serves, most urgent first.
+        idle: nothing runs: the first item is taken whatever its size.
+        may_try: it may run a suspect.
+        kv_tokens: KV cache free; None where the engine has none.
+        prefill_tokens: prompt tokens that it may begin with, of ``max_prefill_tokens`` when none is under way.
+        served_prefixes: prefix hashes that its KV cache holds at most.
+    """
+
+    classes: tuple[ClassRoom, ...]
+    idle: bool = False
+    may_try: bool = True
+    kv_tokens: int | None = None
+    prefill_tokens: int = 1_000_000
+    max_prefill_tokens: int = 1_000_000
+    served_prefixes: int = 4096
+
+    def text(self) -> str:
+        """The seats as the scripts take them: ``p0=3,p1=2``."""
+        return ",".join(f"{one.qos_class.value}={max(0, one.seats)}" for one in self.classes)
+
+    @property
+    def seats(self) -> int:
+        """Sequences free for the class that has the most."""
+        return max((one.seats for one in self.classes), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """How far matching prefixes may bend the order.
+
+    Attributes:
+        slack_tokens: weighted tokens by which a match may overtake the fair order.
+        balance: sequences by which two workers may differ for it.
+        leave_ms: for how long an item is left to a worker that has its prefix, by class.
+    """
+
+    slack_tokens: int
+    balance: int
+    leave_ms: Mapping[QosClass, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The item waits in the ready set. Limits are None where the plan sets none."""
+    """The item waits in the ready set. Limits are None where the plan sets none.
+
+    Attributes:
+        ring: a ticket has to be published; ``has_room`` some engine can take it now, so if not, a ticket is under way.
+    """
 
     ring: bool
+    has_room: bool
     requests_left: int | None
     requests_reset_ms: int
     tokens_left: int | None
@@ -91,7 +185,7 @@ class Refused:
     """The item was not admitted.
 
     Attributes:
-        reason: "concurrency", "requests", "tokens", "request_too_large" or "queue_full".
+        reason: "concurrency", "requests", "tokens", "request_too_large", "draining", "queue_full" or "queue_bytes".
         limit: the limit that was met; ``left`` what is left of it.
         retry_ms: when it may pass; 0 if it never will.
     """
@@ -137,6 +231,12 @@ def decode_claimed(request_id: bytes, body: bytes | None, flat: Sequence[bytes])
         item_seq=int(fields[b"seq"]),
         delivered_text=text(b"text"),
         delivered_tokens=int(fields.get(b"text_tokens", b"0")),
+        delivered_ids=fields.get(b"ids", b""),
         traceparent=text(b"trace"),
-        waited_ms=int(fields[b"t_claim"]) - int(fields[b"t_admit"]),
+        waited_ms=int(fields[b"t_claim"]) - int(fields[b"t_ready"]),
+        prompt_tokens=int(fields[b"prompt"]),
+        need_tokens=int(fields[b"need"]),
+        causes=tuple(text(b"causes").split(",")) if b"causes" in fields else (),
+        on_trial=fields.get(b"trial") == b"1",
+        trial_tokens=int(fields[b"trial_tokens"]) if fields.get(b"trial_tokens") else None,
     )

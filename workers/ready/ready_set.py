@@ -1,14 +1,14 @@
 """The ready set over Redis: every step of an item's life is one atomic script."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
 
-from domain.qos import POLICIES, QosClass
+from domain.qos import POLICIES
 from domain.usage import Usage
 from workers.ready import scripts
-from workers.ready.item import Admitted, Claim, Ending, NewItem, Refused, decode_claimed
+from workers.ready.item import Admitted, Affinity, Claim, Ending, NewItem, Refused, Room, decode_claimed
 
 EMPTY = b""
 
@@ -26,20 +26,18 @@ def _or_empty(limit: int | None) -> int | bytes:
 
 def admit_arguments(item: NewItem) -> list[Any]:
     """The arguments of ``admit.lua`` for one item."""
-    policy = POLICIES[item.qos_class]
     return [
         item.request_id,
         _or_empty(item.requests_per_minute),
         _or_empty(item.tokens_per_minute),
         _or_empty(item.max_concurrent),
         item.reserve_tokens,
-        policy.max_waiting,
-        policy.queue_deadline_ms,
-        item.cost,
-        item.weight,
+        item.max_waiting,
+        _or_empty(item.max_waiting_bytes),
+        item.queue_ms,
         item.body,
         *item_fields(item),
-        *("max_retries", policy.max_retries),
+        *("max_retries", POLICIES[item.qos_class].max_retries),
     ]
 
 
@@ -50,6 +48,23 @@ def item_fields(item: NewItem) -> list[Any]:
         *("model", item.model, "class", item.qos_class.value, "gw", item.gateway_id),
         *("endpoint", item.endpoint, "stream", int(item.stream), "salt", item.cache_salt),
         *("prio", POLICIES[item.qos_class].engine_priority, "seqs", item.sequences, "trace", item.traceparent),
+        *("weight", item.weight, "prompt", item.prompt_tokens, "out", item.output_tokens, "prefix", item.prefix),
+    ]
+
+
+def claim_arguments(worker_id: str, model: str, batch_id: str, room: Room, affinity: Affinity | None) -> list[Any]:
+    """The arguments of ``claim.lua``; ``affinity`` None for a claim that knows no prefixes."""
+    leave_ms = affinity.leave_ms if affinity else {}
+    classes = [
+        (one.qos_class.value, one.seats, one.aged_seats, one.ageing_ms, leave_ms.get(one.qos_class, 0))
+        for one in room.classes
+    ]
+    return [
+        *(worker_id, model, batch_id, int(room.idle), int(room.may_try), _or_empty(room.kv_tokens)),
+        *(room.prefill_tokens, room.max_prefill_tokens),
+        *((affinity.slack_tokens, affinity.balance) if affinity else (EMPTY, 0)),
+        room.served_prefixes,
+        *(part for one in classes for part in one),
     ]
 
 
@@ -73,9 +88,10 @@ class ReadySet:
         reply = await self._run("admit", *admit_arguments(item))
         if reply[0] == b"no":
             return Refused(reply[1].decode(), int(reply[2]), int(reply[3]), int(reply[4]))
-        ring, requests_left, requests_ms, tokens_left, tokens_ms = (int(part) for part in reply[1:])
+        ring, requests_left, requests_ms, tokens_left, tokens_ms = (int(part) for part in reply[1:6])
         return Admitted(
-            bool(ring),
+            ring == 1,
+            ring > 0,
             requests_left if requests_left >= 0 else None,
             requests_ms,
             tokens_left if tokens_left >= 0 else None,
@@ -83,16 +99,20 @@ class ReadySet:
         )
 
     async def claim(
-        self, worker_id: str, model: str, free: int, batch_id: str, *, idle: bool, reserves: Mapping[QosClass, int]
+        self, worker_id: str, model: str, batch_id: str, room: Room, affinity: Affinity | None = None
     ) -> Claim | None:
-        """Take up to ``free`` sequences in fair order; None if this worker was taken for dead."""
-        classes = [part for qos_class, leave in reserves.items() for part in (qos_class.value, leave)]
-        reply = await self._run("claim", worker_id, model, free, batch_id, int(idle), *classes)
+        """Take what there is room for in fair order; None if this worker was taken for dead."""
+        reply = await self._run("claim", *claim_arguments(worker_id, model, batch_id, room, affinity))
         if reply[0] == b"dead":
             return None
         flat = reply[1]
         items = tuple(decode_claimed(*flat[i : i + 3]) for i in range(0, len(flat), 3))
-        return Claim(items, int(reply[2]), reply[3].decode())
+        return Claim(items, int(reply[2]), tuple(name.decode() for name in reply[3]))
+
+    def queue_progress(self, pipeline: Pipeline, worker_id: str, output_tokens: Mapping[str, int]) -> None:
+        """Queue on a pipeline how many output tokens the items of a worker have so far."""
+        flat = [part for request_id, tokens in output_tokens.items() for part in (request_id, tokens)]
+        pipeline.evalsha(self._scripts["progress"].sha, 0, worker_id, *flat)
 
     def queue_finish(
         self,
@@ -101,7 +121,7 @@ class ReadySet:
         ending: Ending,
         version: str,
         event: bytes,
-        room: tuple[str, int],
+        room: tuple[str, str],
     ) -> None:
         """Queue the end of an item on a pipeline.
 
@@ -111,7 +131,7 @@ class ReadySet:
             ending: how it ended.
             version: the model version that answered.
             event: the packed event that tells the gateway.
-            room: model, and the sequences that are free from now on.
+            room: model, and what is free from now on (:meth:`Room.text`).
         """
         usage = ending.usage
         first = EMPTY if ending.first_token_ms is None else ending.first_token_ms
@@ -124,15 +144,21 @@ class ReadySet:
             *room,
         )
 
-    async def lose(self, request_id: str, worker_id: str, attempt: int, cause: str) -> bool:
-        """Give an item back that this worker cannot finish."""
-        return bool(await self._run("lose", request_id, worker_id, attempt, cause))
+    async def lose(self, request_id: str, worker_id: str, attempt: int, cause: str, *, forgive: bool = False) -> bool:
+        """Give an item back that this worker cannot finish; ``forgive`` if another item is to blame."""
+        return bool(await self._run("lose", request_id, worker_id, attempt, cause, int(forgive)))
 
-    async def requeue(self, request_id: str, gateway_id: str, attempt: int, text: str, tokens: int) -> str:
-        """Put a lost item back with what was delivered: "ring", "ready", "spent" or "gone"."""
-        reply = await self._run("requeue", request_id, gateway_id, attempt, text, tokens)
+    async def acquit(self, request_id: str, worker_id: str, attempt: int) -> None:
+        """A suspect got past the point at which its engine died."""
+        await self._run("acquit", request_id, worker_id, attempt)
+
+    async def requeue(
+        self, request_id: str, gateway_id: str, attempt: int, text: str, tokens: int, ids: bytes = EMPTY
+    ) -> str:
+        """Put a lost item back with what was delivered: "ring", "ready", "spent", "guilty" or "gone"."""
+        reply = await self._run("requeue", request_id, gateway_id, attempt, text, tokens, ids)
         state: str = reply[0].decode()
-        return "ring" if state == "ready" and int(reply[1]) else state
+        return "ring" if state == "ready" and int(reply[1]) == 1 else state
 
     async def cancel(self, request_id: str, outcome: str, status: int, code: str, usage: Usage) -> str:
         """End an item from the gateway's side: "closed", "aborting" or "gone"."""
@@ -163,8 +189,8 @@ class ReadySet:
 
 
 def worker_state_arguments(
-    worker_id: str, lease_ms: int, first: bool, model: str, free: int, classes: Sequence[str], state: Mapping[str, Any]
+    worker_id: str, lease_ms: int, first: bool, model: str, rooms: str, state: Mapping[str, Any]
 ) -> list[Any]:
-    """The arguments of ``worker_beat.lua``."""
+    """The arguments of ``worker_beat.lua``; ``rooms`` is :meth:`Room.text`."""
     flat = [part for name, value in state.items() for part in (name, value)]
-    return [worker_id, lease_ms, int(first), model, free, ",".join(classes), *flat]
+    return [worker_id, lease_ms, int(first), model, rooms, *flat]

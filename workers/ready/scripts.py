@@ -1,15 +1,25 @@
-"""Loads the Lua scripts beside this file; each is ``lib.lua`` followed by its own text."""
+"""Loads the Lua scripts beside this file; each is the rules' constants, ``lib.lua`` and its own text."""
 
 from functools import cache
 from pathlib import Path
 
+from domain import fair_order, prefix
+
 _LUA = Path(__file__).parent / "lua"
+
+EXPECTED_TOKENS = 128
+"""Output tokens of a sequence that are reckoned with until some have ended."""
+
+SUSPECT_TOKENS = 16
+"""Who had made more than this when its engine died first is no suspect."""
 
 NAMES = (
     "admit",
     "claim",
+    "progress",
     "finish",
     "lose",
+    "acquit",
     "requeue",
     "cancel",
     "settle_forgotten",
@@ -17,6 +27,18 @@ NAMES = (
     "gateway_beat",
     "sweep",
 )
+
+_CONSTANTS = {
+    "COST_PROMPT": fair_order.UNCACHED_PROMPT_COST,
+    "COST_CACHED": fair_order.CACHED_PROMPT_COST,
+    "COST_OUTPUT": fair_order.OUTPUT_COST,
+    "AGED_EVERY": fair_order.AGED_EVERY,
+    "PREFIX_FINE": prefix.FINE_EDGES,
+    "PREFIX_TOKENS": prefix.FINE_BYTES // prefix.BYTES_PER_TOKEN,
+    "PREFIX_COARSE_TOKENS": prefix.COARSE_BYTES // prefix.BYTES_PER_TOKEN,
+    "EXPECTED_TOKENS": EXPECTED_TOKENS,
+    "SUSPECT_TOKENS": SUSPECT_TOKENS,
+}
 
 
 @cache
@@ -26,4 +48,5 @@ def source(name: str) -> str:
     Raises:
         FileNotFoundError: there is no script of that name.
     """
-    return (_LUA / "lib.lua").read_text() + "\n" + (_LUA / f"{name}.lua").read_text()
+    constants = "".join(f"local {constant} = {value}\n" for constant, value in _CONSTANTS.items())
+    return constants + (_LUA / "lib.lua").read_text() + "\n" + (_LUA / f"{name}.lua").read_text()

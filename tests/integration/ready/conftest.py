@@ -65,10 +65,14 @@ ITEM = NewItem(
     stream=True,
     body=b'{"x":1}',
     cache_salt="0" * 32,
-    reserve_tokens=100,
-    cost=100,
+    prompt_tokens=50,
+    output_tokens=50,
     sequences=1,
     traceparent="",
+    prefix=b"",
+    queue_ms=60_000,
+    max_waiting=1_000,
+    max_waiting_bytes=None,
 )
 
 MakeItem = Callable[..., NewItem]

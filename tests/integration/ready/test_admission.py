@@ -5,7 +5,7 @@ import asyncio
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
-from domain.qos import POLICIES, QosClass
+from domain.qos import QosClass
 from domain.usage import Usage
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
@@ -32,7 +32,7 @@ async def test_a_refused_request_takes_nothing(ready: ReadySet, item: MakeItem, 
     refused = await ready.admit(item("r2", **limits))
     assert isinstance(refused, Refused)
     assert (refused.reason, refused.limit) == ("tokens", 150)
-    third = await ready.admit(item("r3", reserve_tokens=10, **limits))
+    third = await ready.admit(item("r3", prompt_tokens=5, output_tokens=5, **limits))
     assert isinstance(third, Admitted)
     assert third.requests_left == 8
     assert store.scard("sl:slots:acme") == 2
@@ -57,10 +57,10 @@ async def test_slots_are_held_until_the_end(ready: ReadySet, item: MakeItem, sto
 
 async def test_unused_tokens_come_back_and_used_ones_do_not(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
     world.beat(store, "w1", 4)
-    await ready.admit(item("r1", tokens_per_minute=1000, reserve_tokens=900))
+    await ready.admit(item("r1", tokens_per_minute=1000, prompt_tokens=100, output_tokens=800))
     await world.claim(ready, "w1", 4)
     await world.finish(ready, "r1", "w1", used=Usage(30, 0, 70))
-    after = await ready.admit(item("r2", tokens_per_minute=1000, reserve_tokens=0))
+    after = await ready.admit(item("r2", tokens_per_minute=1000, prompt_tokens=0, output_tokens=0))
     assert isinstance(after, Admitted)
     assert after.tokens_left is not None
     assert 900 <= after.tokens_left <= 1000 - 100 + 20  # a little flows in while the test runs
@@ -76,9 +76,9 @@ async def test_a_repeated_admission_admits_once(ready: ReadySet, item: MakeItem,
 
 
 async def test_a_class_that_is_full_refuses(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
-    full = {f"x{n}": n for n in range(POLICIES[QosClass.P0].max_waiting)}
-    store.zadd("sl:ready:m:p0", full)
-    refused = await ready.admit(item("r1", qos_class=QosClass.P0))
+    for n in range(3):
+        await ready.admit(item(f"x{n}", qos_class=QosClass.P0, max_waiting=3))
+    refused = await ready.admit(item("r1", qos_class=QosClass.P0, max_waiting=3))
     assert isinstance(refused, Refused)
     assert refused.reason == "queue_full"
 

@@ -68,7 +68,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(worker=st.sampled_from(WORKERS), free=st.integers(1, 4), idle=st.booleans())
     def claim(self, worker: str, free: int, idle: bool) -> None:
-        claim = self.do(self.ready.claim(worker, "m", free, "b", idle=idle, reserves=world.NO_RESERVE))
+        claim = self.do(self.ready.claim(worker, "m", "b", world.room(free, idle=idle)))
         if claim:
             self.held += [(one.request_id, worker, one.attempt) for one in claim.items]
 

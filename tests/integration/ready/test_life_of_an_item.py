@@ -23,7 +23,7 @@ async def test_a_claim_takes_as_many_as_there_is_room_for(ready: ReadySet, item:
     assert [one.item_seq for one in claim.items] == [0, 1, 2]
     assert claim.items[0].body == b'{"x":1}'
     assert claim.waiting == 2
-    assert store.hget("sl:room:m", "w1") == b"0"
+    assert store.hget("sl:room:m:p1", "w1") == b"0"
 
 
 async def test_more_urgent_classes_are_claimed_first(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
@@ -38,8 +38,7 @@ async def test_background_work_leaves_the_reserve_free(ready: ReadySet, item: Ma
     world.beat(store, "w1", 4)
     for n in range(4):
         await ready.admit(item(f"r{n}", qos_class=QosClass.P2))
-    reserves = {QosClass.P0: 0, QosClass.P1: 0, QosClass.P2: 1}
-    assert len((await world.claim(ready, "w1", 4, reserves=reserves)).items) == 3
+    assert len((await world.claim(ready, "w1", 4, kept={QosClass.P2: 1})).items) == 3
 
 
 async def test_tenants_take_turns_whoever_came_first(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
@@ -108,7 +107,7 @@ async def test_the_dead_have_no_room(ready: ReadySet, item: MakeItem, store: Syn
     world.kill(store, "sl:worker:w1")
     world.sweep(store)
     await world.finish(ready, "r1", "w1", free=8)
-    assert store.hgetall("sl:room:m") == {}
+    assert store.hgetall("sl:room:m:p1") == {}
 
 
 async def test_retries_are_bounded(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
@@ -116,7 +115,7 @@ async def test_retries_are_bounded(ready: ReadySet, item: MakeItem, store: SyncR
     for attempt in (0, 1):
         world.beat(store, "w1", 8)
         assert len((await world.claim(ready, "w1", 8)).items) == 1
-        assert await ready.lose("r1", "w1", attempt, "engine_dead")
+        assert await ready.lose("r1", "w1", attempt, "engine_error")
         state = await ready.requeue("r1", "g1", attempt + 1, "", 0)
     assert state == "spent"
     assert await ready.cancel("r1", "failed", 502, "engine_failed", Usage(3, 0, 2)) == "closed"
@@ -131,7 +130,7 @@ async def test_a_worker_taken_for_dead_learns_it_and_claims_nothing(
     world.kill(store, "sl:worker:w1")
     world.sweep(store)
     assert world.beat(store, "w1", 8, first=False) == -1
-    assert await ready.claim("w1", "m", 8, "b-2", idle=True, reserves=world.NO_RESERVE) is None
+    assert await ready.claim("w1", "m", "b-2", world.room(8, idle=True)) is None
 
 
 async def test_a_client_that_leaves_while_waiting_ends_its_item(

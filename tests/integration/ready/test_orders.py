@@ -30,16 +30,16 @@ async def test_an_order_ends_its_item(
     await ready.admit(item("r1", body=ENDLESS))
     claim = await world.claim(ready, "w1", 8)
     if when == "before the claim is known":
-        runner._obey(ABORT)
+        runner._orders.take(ABORT)
     runner._start(claim)
     if when == "while it runs":
         await asyncio.sleep(0.05)
     if when != "before the claim is known":
-        runner._obey(ABORT)
+        runner._orders.take(ABORT)
     assert await settled(store) == ["cancelled"]
     assert world.leftovers(store) == []
     assert runner.running() == 0
-    assert runner.free_seqs() == 8
+    assert runner.rooms() == "p0=8,p1=8,p2=7"
 
 
 async def test_a_task_that_is_dropped_before_its_first_step_leaves_its_place(
@@ -51,4 +51,4 @@ async def test_a_task_that_is_dropped_before_its_first_step_leaves_its_place(
     runner._drop_all()
     await asyncio.sleep(0.05)
     assert runner.running() == 0
-    assert runner.free_seqs() == 8
+    assert runner.rooms() == "p0=8,p1=8,p2=7"

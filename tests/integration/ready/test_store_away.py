@@ -120,8 +120,8 @@ async def test_items_whose_claim_never_arrived_are_given_back(
     runner: Runner, ready: ReadySet, item: MakeItem, store: SyncRedis
 ) -> None:
     await running(ready, store, item)  # in the runner's name, but it never hears of it
-    await runner.give_back_strays()
+    await runner._strays.give_back()
     assert store.hget("sl:item:r1", "state") == b"leased"
-    await runner.give_back_strays()
+    await runner._strays.give_back()
     assert store.hget("sl:item:r1", "state") == b"lost"
     assert world.events(store)[-1] == [b"r1", 1, -1, b"L", b"worker_lost"]

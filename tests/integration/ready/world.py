@@ -1,5 +1,6 @@
 """Helpers of the ready set's tests: workers, claims, endings, and what must hold at rest."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from redis import Redis as SyncRedis
@@ -8,18 +9,24 @@ from domain.qos import QosClass
 from domain.usage import Usage
 from workers import wire
 from workers.ready import scripts
-from workers.ready.item import Claim, Ending
+from workers.ready.item import Affinity, Claim, ClassRoom, Ending, Room
 from workers.ready.ready_set import ReadySet, worker_state_arguments
 
-NO_RESERVE = dict.fromkeys(QosClass, 0)
-CLASSES = [qos_class.value for qos_class in QosClass]
+AGEING_MS = 5_000
+
+
+def room(free: int, *, kept: Mapping[QosClass, int] | None = None, **options: Any) -> Room:
+    """Room for ``free`` sequences; ``kept`` of them are not for some class until it has aged."""
+    classes = (ClassRoom(one, free - (kept or {}).get(one, 0), free, AGEING_MS) for one in QosClass)
+    return Room(tuple(classes), **options)
 
 
 def beat(store: SyncRedis, worker_id: str, free: int, first: bool = True, lease_ms: int = 60_000) -> int:
-    """One beat of a worker."""
+    """One beat of a worker; how many items wait that it may take."""
     script = store.register_script(scripts.source("worker_beat"))
-    arguments = worker_state_arguments(worker_id, lease_ms, first, "m", free, CLASSES, {"state": "ready"})
-    return int(script(args=arguments))
+    arguments = worker_state_arguments(worker_id, lease_ms, first, "m", room(free).text(), {"state": "ready"})
+    waiting, _ = script(args=arguments)
+    return int(waiting)
 
 
 def kill(store: SyncRedis, key: str) -> None:
@@ -34,11 +41,11 @@ def sweep(store: SyncRedis) -> list[int] | None:
     return result
 
 
-async def claim(ready: ReadySet, worker_id: str, free: int, **options: Any) -> Claim:
+async def claim(
+    ready: ReadySet, worker_id: str, free: int, *, affinity: Affinity | None = None, **options: Any
+) -> Claim:
     """Claim, and expect the worker to be alive."""
-    found = await ready.claim(
-        *(worker_id, "m", free, "b-1"), idle=options.get("idle", False), reserves=options.get("reserves", NO_RESERVE)
-    )
+    found = await ready.claim(worker_id, "m", "b-1", room(free, **options), affinity)
     assert found is not None
     return found
 
@@ -50,7 +57,7 @@ async def finish(
     pipeline = ready.redis.pipeline(transaction=False)
     ending = Ending("completed", 200, "", used or Usage(10, 0, 5), None)
     event = wire.pack([[request_id, attempt, -1, "D", 10, 0, 5]])
-    ready.queue_finish(pipeline, (request_id, worker_id, attempt), ending, "1.0.0-x", event, ("m", free))
+    ready.queue_finish(pipeline, (request_id, worker_id, attempt), ending, "1.0.0-x", event, ("m", room(free).text()))
     return bool((await pipeline.execute())[0])
 
 
@@ -68,6 +75,18 @@ def events(store: SyncRedis, gateway_id: str = "g1") -> list[list[Any]]:
 
 def leftovers(store: SyncRedis) -> list[str]:
     """Keys that must be gone once every request has ended."""
-    prefixes = ("sl:item:", "sl:body:", "sl:slots:", "sl:held:", "sl:gwitems:", "sl:ready:", "sl:deadlines")
+    prefixes = (
+        "item:",
+        "body:",
+        "slots:",
+        "held:",
+        "gwitems:",
+        "ready:",
+        "deadlines",
+        "turn:",
+        "line:",
+        "bytes:",
+        "trial:",
+    )
     keys: Any = store.keys("sl:*")
-    return sorted(key.decode() for key in keys if key.decode().startswith(prefixes))
+    return sorted(key.decode() for key in keys if key.decode().removeprefix("sl:").startswith(prefixes))

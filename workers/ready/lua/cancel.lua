@@ -8,6 +8,6 @@ if item.state == 'leased' then
   redis.call('XADD', 'sl:ctl:' .. item.owner, 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'abort', rid, 'outcome', ARGV[2], 'status', ARGV[3], 'code', ARGV[4])
   return 'aborting'
 end
-unready(rid, item)
+leave_queue(rid, item)
 close_item(rid, item, ARGV[2], ARGV[3], ARGV[4], {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}, now_ms())
 return 'closed'

@@ -1,56 +1,256 @@
 -- Take the next items in fair order, as many as the engine has room for, under the worker's lease.
--- ARGV: 1 wid  2 model  3 free sequences  4 batch id  5 '1' if the engine is idle  6.. class, sequences it must leave free, ...
--- Returns {'dead'} or {'ok', {rid, body, item as flat list, rid, ...}, still waiting, another worker with room or ''}.
-local wid, model, free, batch, idle = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
+-- ARGV: 1 wid  2 model  3 batch id  4 '1' if the engine is idle  5 '1' if it may take a suspect
+--       6 KV tokens free, '' where there is no KV cache  7 prompt tokens that it may begin with now  8 the same when none is begun
+--       9 affinity: weighted tokens that a match may overtake, '' for off  10 sequences that two workers may differ by for it
+--       11 prefixes that its KV cache holds at most
+--       12.. for each class that it serves, most urgent first: class, sequences free for it, sequences free once it is aged,
+--       ms after which it is aged, ms for which an item is left to the worker that has its prefix
+-- Returns {'dead'} or {'ok', {rid, body, item as flat list, rid, ...}, still waiting, {other worker with room, ...}}.
+local wid, model, batch = ARGV[1], ARGV[2], ARGV[3]
+local idle, may_try = ARGV[4] == '1', ARGV[5] == '1'
+local kv_left, prefill_left, prefill_full = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local slack, balance, served_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local TENANTS, EACH, MAX_PASSED, MAX_OTHERS = 4, 4, 16, 8
 local now = now_ms()
 if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
+if switch_of('worker:' .. wid) then return {'ok', {}, 0, {}} end
 
-local function lease(rid, seq)
-  redis.call('ZREM', 'sl:deadlines', rid)
-  redis.call('SADD', 'sl:held:' .. wid, rid)
-  redis.call('HSET', 'sl:item:' .. rid, 'state', 'leased', 'owner', wid, 'batch', batch, 'seq', seq, 't_claim', now)
-  return redis.call('HGETALL', 'sl:item:' .. rid)
+local classes, class_of = {}, {}
+for i = 12, #ARGV, 5 do
+  local queue = model .. ':' .. ARGV[i]
+  redis.call('DEL', 'sl:rung:' .. queue)
+  local class = {queue = queue, seats = tonumber(ARGV[i + 1]), aged_seats = tonumber(ARGV[i + 2]),
+    ageing_ms = tonumber(ARGV[i + 3]), leave_ms = tonumber(ARGV[i + 4]), urgent = ARGV[i] == 'p0',
+    paused = switch_of('queue:' .. queue) == 'paused'}
+  class_of[ARGV[i]] = class
+  classes[#classes + 1] = class
+end
+local taken, homes, blocked_from = {}, {}, #classes + 1
+local count = tonumber(redis.call('GET', 'sl:taken:' .. model) or 0)
+
+-- Affinity --------------------------------------------------------------------------------------------------------
+
+-- How many of an item's prefix hashes a worker has served: each includes all before it, so halving finds the last.
+local function depth_on(worker, prefix)
+  local low, high = 0, math.floor(#prefix / 8)
+  while low < high do
+    local middle = math.floor((low + high + 1) / 2)
+    if redis.call('ZSCORE', 'sl:served:' .. worker, string.sub(prefix, middle * 8 - 7, middle * 8)) then low = middle
+    else high = middle - 1 end
+  end
+  return low
 end
 
-local taken, waiting = {}, 0
-for c = 6, #ARGV, 2 do
-  local queue = model .. ':' .. ARGV[c]
-  local ready = 'sl:ready:' .. queue
-  local leave = tonumber(ARGV[c + 1])
-  redis.call('DEL', 'sl:rung:' .. queue)
-  while free > leave do
-    local head = redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')
-    if #head == 0 then break end
-    local rid = head[1]
-    local item = load_item(rid)
-    if not item then
-      redis.call('ZREM', ready, rid)
-    elseif tonumber(item.deadline) < now then
-      expire_item(rid, item, now)
-    else
-      local seqs = tonumber(item.seqs)
-      -- One request of many sequences waits for room for all of them, unless the engine is idle anyway.
-      if seqs > free - leave and not (idle and #taken == 0) then break end
-      redis.call('ZREM', ready, rid)
-      redis.call('SET', 'sl:clock:' .. queue, head[2])
-      free = free - seqs
-      taken[#taken + 1] = rid
-      taken[#taken + 1] = redis.call('GET', 'sl:body:' .. rid)
-      taken[#taken + 1] = lease(rid, (#taken - 2) / 3)
+local function tokens_of(depth)
+  return math.min(depth, PREFIX_FINE) * PREFIX_TOKENS + math.max(0, depth - PREFIX_FINE) * PREFIX_COARSE_TOKENS
+end
+
+local function note_served(prefix)
+  if not prefix or prefix == '' then return end
+  local members = {}
+  for i = 1, #prefix, 8 do
+    members[#members + 1] = now
+    members[#members + 1] = string.sub(prefix, i, i + 7)
+  end
+  local key = 'sl:served:' .. wid
+  redis.call('ZADD', key, unpack(members))
+  redis.call('ZREMRANGEBYRANK', key, 0, -served_max - 1)
+  redis.call('PEXPIRE', key, 3600000)
+end
+
+-- Another live worker with room that holds more of this prefix, and is not much busier than this one.
+local function home_of(class, item, depth)
+  if item.prefix == '' or now - tonumber(item.t_ready) >= class.leave_ms then return nil end
+  local rooms, best, best_depth = redis.call('HGETALL', 'sl:room:' .. class.queue), nil, depth
+  for i = 1, math.min(#rooms, 2 * MAX_OTHERS), 2 do
+    local room = tonumber(rooms[i + 1])
+    if rooms[i] ~= wid and room > 0 and class.seats - room <= balance then
+      local there = depth_on(rooms[i], item.prefix)
+      if there > 2 * depth and there > best_depth then best, best_depth = rooms[i], there end
     end
   end
-  local left = redis.call('ZCARD', ready)
-  if left == 0 then redis.call('DEL', 'sl:tags:' .. queue, 'sl:clock:' .. queue) end
-  waiting = waiting + left
+  return best
 end
-redis.call('HSET', 'sl:room:' .. model, wid, math.max(0, free))
 
-local other = ''
-if waiting > 0 then
-  local rooms = redis.call('HGETALL', 'sl:room:' .. model)
-  local most = 0
-  for i = 1, #rooms, 2 do
-    if rooms[i] ~= wid and tonumber(rooms[i + 1]) > most then other, most = rooms[i], tonumber(rooms[i + 1]) end
+-- Choosing --------------------------------------------------------------------------------------------------------
+
+-- The item if it may run now; what has vanished or waited too long is put away on the spot.
+local function living(rid, queue, tenant)
+  local item = load_item(rid)
+  if not item then
+    redis.call('ZREM', 'sl:ready:' .. queue, rid)
+    if tenant then
+      local line = 'sl:line:' .. queue .. ':' .. tenant
+      redis.call('ZREM', line, rid)
+      if redis.call('ZCARD', line) == 0 then leave_turn(queue, tenant) end
+    end
+    return nil
+  end
+  if tonumber(item.deadline) < now then expire_item(rid, item, now); return nil end
+  return item
+end
+
+local function head_of(class)
+  while true do
+    local tenant = redis.call('ZRANGE', 'sl:turn:' .. class.queue, 0, 0)[1]
+    if not tenant then return nil end
+    local rid = redis.call('ZRANGE', 'sl:line:' .. class.queue .. ':' .. tenant, 0, 0)[1]
+    if not rid then leave_turn(class.queue, tenant) else
+      local item = living(rid, class.queue, tenant)
+      if item then return rid, item end
+    end
   end
 end
-return {'ok', taken, waiting, other}
+
+-- Items near the head of the fair order: some tenants within the slack, the first few of each.
+local function near_head(class)
+  local turn = redis.call('ZRANGE', 'sl:turn:' .. class.queue, 0, TENANTS - 1, 'WITHSCORES')
+  local found = {}
+  for i = 1, #turn, 2 do
+    if tonumber(turn[i + 1]) <= tonumber(turn[2]) + slack then
+      for _, rid in ipairs(redis.call('ZRANGE', 'sl:line:' .. class.queue .. ':' .. turn[i], 0, EACH - 1)) do
+        found[#found + 1] = {rid, turn[i]}
+      end
+    end
+  end
+  return found
+end
+
+-- The item near the head whose prefix is best known here; the head itself once it was passed over too often.
+local function next_of(class)
+  local head, head_item = head_of(class)
+  if not head or not slack or class.urgent then return head, head_item, 0 end
+  local best, best_item, best_depth = head, head_item, depth_on(wid, head_item.prefix)
+  if tonumber(head_item.passed or 0) >= MAX_PASSED then return best, best_item, best_depth end
+  local home = home_of(class, head_item, best_depth)
+  if home then homes[#homes + 1] = home; best = nil end
+  for _, near in ipairs(near_head(class)) do
+    local item = near[1] ~= head and living(near[1], class.queue, near[2])
+    if item then
+      local depth = depth_on(wid, item.prefix)
+      if (best and depth > best_depth) or (not best and not home_of(class, item, depth)) then
+        best, best_item, best_depth = near[1], item, depth
+      end
+    end
+  end
+  if not best then return nil end
+  if best ~= head then redis.call('HINCRBY', 'sl:item:' .. head, 'passed', 1) end
+  return best, best_item, best_depth
+end
+
+-- The longest waiting item of the class that is most overdue, if it is its turn.
+local function aged()
+  if count % AGED_EVERY ~= AGED_EVERY - 1 then return nil end
+  local worst, late
+  for _, class in ipairs(classes) do
+    local oldest = redis.call('ZRANGE', 'sl:ready:' .. class.queue, 0, 0, 'WITHSCORES')
+    local over = oldest[2] and now - tonumber(oldest[2]) - class.ageing_ms or -1
+    if over > 0 and not class.urgent and not class.paused and class.aged_seats > 0 and over > (late or 0) then
+      worst, late = {class, oldest[1]}, over
+    end
+  end
+  if not worst then return nil end
+  local item = living(worst[2], worst[1].queue)
+  if item then return worst[2], item, worst[1] end
+end
+
+local function need_of(item)
+  local expected = tonumber(redis.call('HGET', 'sl:expect:' .. model, item.class) or EXPECTED_TOKENS)
+  return tonumber(item.prompt) + math.min(tonumber(item.out), math.ceil(expected) * tonumber(item.seqs))
+end
+
+-- One request of many sequences or tokens waits for room for all of them, unless the engine is idle anyway.
+local function fits(item, seats, need, prefill, urgent)
+  if idle and #taken == 0 then return true end
+  return tonumber(item.seqs) <= seats and (not kv_left or need <= kv_left)
+    and (urgent or prefill <= prefill_left or prefill_left >= prefill_full)
+end
+
+-- Taking ----------------------------------------------------------------------------------------------------------
+
+local function take(rid, item, need, prefill)
+  local queue = queue_of(item)
+  local clock = tonumber(redis.call('GET', 'sl:clock:' .. queue) or 0)
+  redis.call('SET', 'sl:clock:' .. queue, tostring(math.max(clock, floor_of(queue))))
+  leave_queue(rid, item)
+  redis.call('ZREM', 'sl:deadlines', rid)
+  redis.call('SADD', 'sl:held:' .. wid, rid)
+  redis.call('HSET', 'sl:item:' .. rid, 'state', 'leased', 'owner', wid, 'batch', batch, 'seq', #taken / 3, 't_claim', now,
+    'need', need, 'charged', '1')
+  if item.charged ~= '1' then charge(item, COST_PROMPT * tonumber(item.prompt), now) end
+  note_served(item.prefix)
+  redis.call('LPUSH', 'sl:waits:' .. queue, now - tonumber(item.t_ready))
+  redis.call('LTRIM', 'sl:waits:' .. queue, 0, 499)
+  for _, class in ipairs(classes) do
+    class.seats = class.seats - tonumber(item.seqs)
+    class.aged_seats = class.aged_seats - tonumber(item.seqs)
+  end
+  kv_left = kv_left and kv_left - need
+  prefill_left = prefill_left - prefill
+  count = count + 1
+  taken[#taken + 1] = rid
+  taken[#taken + 1] = redis.call('GET', 'sl:body:' .. rid)
+  taken[#taken + 1] = redis.call('HGETALL', 'sl:item:' .. rid)
+end
+
+-- A suspect runs beside others that are not, one at a time, so that a second death has one name.
+local function take_suspect()
+  for _, rid in ipairs(redis.call('ZRANGE', 'sl:trial:' .. model, 0, 7)) do
+    local item = load_item(rid)
+    local class = item and class_of[item.class]
+    if not item then redis.call('ZREM', 'sl:trial:' .. model, rid)
+    elseif tonumber(item.deadline) < now then expire_item(rid, item, now)
+    elseif class and class.aged_seats > 0 and fits(item, class.aged_seats, need_of(item), 0, true) then
+      redis.call('HSET', 'sl:item:' .. rid, 'trial', '1')
+      take(rid, item, need_of(item), 0)
+      return
+    end
+  end
+end
+
+local function take_next()
+  local rid, item, class = aged()
+  if rid then
+    local need = need_of(item)
+    if fits(item, class.aged_seats, need, tonumber(item.prompt), false) then take(rid, item, need, tonumber(item.prompt)); return true end
+  end
+  for index, one in ipairs(classes) do
+    if one.seats > 0 and not one.paused then
+      local depth
+      rid, item, depth = next_of(one)
+      if rid then
+        local need, prefill = need_of(item), math.max(0, tonumber(item.prompt) - tokens_of(depth))
+        if fits(item, one.seats, need, prefill, one.urgent) then take(rid, item, need, prefill); return true end
+        -- Who does not fit now is not overtaken by the less urgent, or it would never fit.
+        blocked_from = index
+        return false
+      end
+    end
+  end
+  return false
+end
+
+if may_try and redis.call('EXISTS', 'sl:trial:' .. model) == 1 then take_suspect() end
+while take_next() do end
+if #taken > 0 then redis.call('SET', 'sl:taken:' .. model, count) end
+
+local waiting, others, seen = 0, {}, {}
+local function other(name)
+  if not seen[name] and #others < MAX_OTHERS then seen[name] = true; others[#others + 1] = name end
+end
+for _, home in ipairs(homes) do other(home) end
+for index, class in ipairs(classes) do
+  local left = redis.call('ZCARD', 'sl:ready:' .. class.queue)
+  redis.call('HSET', 'sl:room:' .. class.queue, wid, index >= blocked_from and 0 or math.max(0, class.seats))
+  if left > 0 and not class.paused then
+    local room, rooms = 0, redis.call('HGETALL', 'sl:room:' .. class.queue)
+    for i = 1, #rooms, 2 do
+      if rooms[i] ~= wid and tonumber(rooms[i + 1]) > 0 and room < left then
+        room = room + tonumber(rooms[i + 1])
+        other(rooms[i])
+      end
+    end
+    waiting = waiting + left
+  end
+end
+return {'ok', taken, waiting, others}

@@ -1,21 +1,32 @@
--- Shared by all scripts of the ready set; each script is this text followed by its own.
+-- Shared by all scripts of the ready set; each script is the constants, this text, and its own.
 --
--- Keys (all start with "sl:"):
+-- Keys (all start with "sl:"; a queue is <model>:<class>):
 --   sl:item:<rid>            hash    one admitted request, from admission to settlement (fields: see admit.lua)
 --   sl:body:<rid>            string  its body, apart so that only the claim reads it
---   sl:ready:<model>:<class> zset    rid -> fair tag: who waits, in the order in which they are claimed
---   sl:tags:<model>:<class>  hash    tenant -> tag where its next item starts (virtual token counter)
---   sl:clock:<model>:<class> string  tag of the item claimed last: nobody starts before it (no credit is hoarded)
---   sl:rung:<model>:<class>  string  a ticket is under way (expires, in case it was lost)
+--   sl:ready:<queue>         zset    rid -> ms when it began to wait: who waits, the oldest first
+--   sl:turn:<queue>          zset    tenant -> virtual token counter, of tenants that wait: whose turn it is
+--   sl:idle:<queue>          zset    tenant -> counter, of tenants that wait for nothing
+--   sl:line:<queue>:<tenant> zset    rid -> order of admission: who is next in the tenant's own line
+--   sl:clock:<queue>         string  counter at which newcomers start while nobody waits
+--   sl:order                 string  number of the latest admission
+--   sl:taken:<model>         string  items taken so far: every so many goes to who waited longest (ageing)
+--   sl:trial:<model>         zset    rid -> ms: suspects, which were on an engine when it died
+--   sl:bytes:<queue>         string  bytes of the bodies that wait
+--   sl:expect:<model>        hash    class -> output tokens of a sequence, smoothed
+--   sl:rung:<queue>          string  a ticket is under way (expires, in case it was lost)
 --   sl:deadlines             zset    rid -> ms at which a waiting item is refused
 --   sl:rate:<tenant>:<kind>  hash    token bucket: level, at (ms); kind r = requests, t = tokens
 --   sl:slots:<tenant>        set     rids that hold one of the tenant's concurrency slots
 --   sl:workers               set     worker ids, dead ones too until the sweep has seen them
 --   sl:worker:<wid>          hash    live state; expires with the worker's lease
 --   sl:held:<wid>            set     rids under that worker's lease
+--   sl:served:<wid>          zset    prefix hash -> ms: prefixes that its KV cache holds, as far as we know
 --   sl:ctl:<wid>             stream  orders to that worker (abort)
---   sl:room:<model>          hash    wid -> free sequences
+--   sl:room:<queue>          hash    wid -> sequences free for that class
 --   sl:models                set     models that some worker served
+--   sl:switch                hash    "queue:<queue>" or "worker:<wid>" -> "paused" or "draining", set by operators
+--   sl:waits:<queue>         list    the latest queue waits in ms
+--   sl:tokens:<minute>       hash    "<model>|<class>|<tenant>" -> weighted tokens of service in that minute
 --   sl:gateways              set     gateway ids, likewise
 --   sl:gateway:<gid>         string  lives as long as the gateway
 --   sl:gwitems:<gid>         set     rids whose connection that gateway holds
@@ -23,6 +34,8 @@
 --   sl:sweep, sl:swept       string  a sweep was just here; when the last one was (ms)
 --   sl:grace                 string  nobody is taken for dead while it lives
 --   sl:settle                stream  one entry for each request that ended
+
+local CLASSES = {'p0', 'p1', 'p2'}
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -39,6 +52,10 @@ end
 
 local function queue_of(item)
   return item.model .. ':' .. item.class
+end
+
+local function switch_of(name)
+  return redis.call('HGET', 'sl:switch', name)
 end
 
 -- Level of a token bucket now. cap: what it holds and what flows in each minute.
@@ -58,6 +75,72 @@ local function tell_gateway(gid, event)
   redis.call('XADD', 'sl:out:' .. gid, 'NOMKSTREAM', 'MAXLEN', '~', 200000, '*', 'm', cmsgpack.pack({event}))
 end
 
+-- Fair order: virtual token counters ------------------------------------------------------------------------------
+
+-- The counter at which a newcomer starts: nobody brings saved-up credit, nobody is held back for it either.
+local function floor_of(queue)
+  local least = redis.call('ZRANGE', 'sl:turn:' .. queue, 0, 0, 'WITHSCORES')
+  return tonumber(least[2] or redis.call('GET', 'sl:clock:' .. queue) or 0)
+end
+
+-- Count service to a tenant: cost in weighted tokens, which may correct an earlier estimate downwards.
+local function charge(item, cost, now)
+  if cost == 0 then return end
+  local queue, amount = queue_of(item), cost / tonumber(item.weight)
+  if redis.call('ZSCORE', 'sl:turn:' .. queue, item.tenant) then
+    redis.call('ZINCRBY', 'sl:turn:' .. queue, amount, item.tenant)
+  else
+    local idle = 'sl:idle:' .. queue
+    local base = tonumber(redis.call('ZSCORE', idle, item.tenant) or floor_of(queue))
+    redis.call('ZADD', idle, tostring(base + amount), item.tenant)
+  end
+  local tokens = 'sl:tokens:' .. math.floor(now / 60000)
+  redis.call('HINCRBYFLOAT', tokens, item.model .. '|' .. item.class .. '|' .. item.tenant, tostring(cost))
+  redis.call('PEXPIRE', tokens, 900000)
+end
+
+local function enter_queue(rid, item, now)
+  local queue = queue_of(item)
+  local turn, idle = 'sl:turn:' .. queue, 'sl:idle:' .. queue
+  if not redis.call('ZSCORE', turn, item.tenant) then
+    local own = tonumber(redis.call('ZSCORE', idle, item.tenant) or 0)
+    redis.call('ZADD', turn, tostring(math.max(own, floor_of(queue))), item.tenant)
+    redis.call('ZREM', idle, item.tenant)
+  end
+  redis.call('ZADD', 'sl:ready:' .. queue, now, rid)
+  redis.call('ZADD', 'sl:line:' .. queue .. ':' .. item.tenant, item.order, rid)
+  redis.call('INCRBY', 'sl:bytes:' .. queue, item.size)
+end
+
+-- Forget a tenant that waits for nothing more; who is not ahead of the floor would be lifted to it anyway.
+local function leave_turn(queue, tenant)
+  local turn, idle = 'sl:turn:' .. queue, 'sl:idle:' .. queue
+  local own = redis.call('ZSCORE', turn, tenant)
+  if not own then return end
+  redis.call('ZREM', turn, tenant)
+  redis.call('ZADD', idle, own, tenant)
+  redis.call('ZREMRANGEBYSCORE', idle, '-inf', '(' .. tostring(floor_of(queue)))
+end
+
+local function leave_queue(rid, item)
+  local queue = queue_of(item)
+  redis.call('ZREM', 'sl:trial:' .. item.model, rid)
+  if redis.call('ZREM', 'sl:ready:' .. queue, rid) == 0 then return end
+  local line = 'sl:line:' .. queue .. ':' .. item.tenant
+  redis.call('ZREM', line, rid)
+  if redis.call('DECRBY', 'sl:bytes:' .. queue, item.size) <= 0 then redis.call('DEL', 'sl:bytes:' .. queue) end
+  if redis.call('ZCARD', line) == 0 then leave_turn(queue, item.tenant) end
+end
+
+-- What the engine really did replaces what was estimated. u: {prompt, cached, completion}
+local function charge_rest(item, u, now)
+  if item.charged ~= '1' then return end
+  local real = COST_PROMPT * (u[1] - u[2]) + COST_CACHED * u[2] + COST_OUTPUT * u[3]
+  charge(item, real - COST_PROMPT * tonumber(item.prompt) - COST_OUTPUT * tonumber(item.produced or 0), now)
+end
+
+-- Endings ---------------------------------------------------------------------------------------------------------
+
 -- The one end of every admitted request: slot back, unused tokens back, one settlement, nothing left.
 -- u: {prompt, cached, completion}
 local function close_item(rid, item, outcome, status, code, u, now)
@@ -68,6 +151,7 @@ local function close_item(rid, item, outcome, status, code, u, now)
     local unused = tonumber(item.reserved) - u[1] - u[3]
     bucket_set(key, math.min(cap, bucket_level(key, cap, now) + unused), now)
   end
+  charge_rest(item, u, now)
   redis.call('ZREM', 'sl:deadlines', rid)
   redis.call('SREM', 'sl:gwitems:' .. item.gw, rid)
   redis.call('XADD', 'sl:settle', '*', 'rid', rid, 'tenant_id', item.tenant_id, 'key_id', item.key_id,
@@ -79,32 +163,45 @@ local function close_item(rid, item, outcome, status, code, u, now)
   redis.call('DEL', 'sl:item:' .. rid, 'sl:body:' .. rid)
 end
 
-local function unready(rid, item)
-  redis.call('ZREM', 'sl:ready:' .. queue_of(item), rid)
-end
-
 -- A waiting item whose time is up: refused with a reason, never run.
 local function expire_item(rid, item, now)
-  unready(rid, item)
+  leave_queue(rid, item)
   tell_gateway(item.gw, {rid, tonumber(item.attempt), -1, 'E', 'expired', 429, ''})
   close_item(rid, item, 'expired', 429, 'queue_deadline', {0, 0, tonumber(item.text_tokens or 0)}, now)
 end
 
 -- A running item whose engine is gone. Its gateway knows what was delivered, so it decides how the item goes on.
-local function lose_item(rid, item, cause)
+-- forgive: another item is to blame, so this does not count as one of its retries.
+local function lose_item(rid, item, cause, forgive)
   redis.call('SREM', 'sl:held:' .. item.owner, rid)
   local attempt = tonumber(item.attempt) + 1
-  redis.call('HSET', 'sl:item:' .. rid, 'state', 'lost', 'attempt', attempt, 'cause', cause)
+  local died = cause == 'engine_dead' or cause == 'worker_lost'
+  local guilty = died and item.trial == '1'
+  redis.call('HSET', 'sl:item:' .. rid, 'state', 'lost', 'attempt', attempt, 'cause', cause,
+    'causes', (item.causes and item.causes .. ',' or '') .. cause .. '@' .. item.batch,
+    'deaths', tonumber(item.deaths or 0) + (died and not forgive and 1 or 0),
+    'forgiven', tonumber(item.forgiven or 0) + (forgive and not guilty and 1 or 0), 'guilty', guilty and '1' or '0')
+  redis.call('HDEL', 'sl:item:' .. rid, 'trial')
   tell_gateway(item.gw, {rid, attempt, -1, 'L', cause})
 end
 
--- 1 if a ticket has to be published: an engine has room and no ticket is under way.
+-- Room ------------------------------------------------------------------------------------------------------------
+
+-- rooms: 'p0=3,p1=2': sequences that a worker has free for each class it serves.
+local function set_rooms(wid, model, rooms)
+  local off = switch_of('worker:' .. wid)
+  for class, free in string.gmatch(rooms, '(%w+)=(%d+)') do
+    redis.call('HSET', 'sl:room:' .. model .. ':' .. class, wid, off and '0' or free)
+  end
+end
+
+-- 1 if a ticket has to be published, since an engine has room; 2 if one is under way; 0 if nothing has room.
 local function must_ring(model, class)
-  local rooms = redis.call('HVALS', 'sl:room:' .. model)
-  for _, free in ipairs(rooms) do
+  local queue = model .. ':' .. class
+  if switch_of('queue:' .. queue) == 'paused' then return 0 end
+  for _, free in ipairs(redis.call('HVALS', 'sl:room:' .. queue)) do
     if tonumber(free) > 0 then
-      local set = redis.call('SET', 'sl:rung:' .. model .. ':' .. class, '1', 'NX', 'PX', 1000)
-      return set and 1 or 0
+      return redis.call('SET', 'sl:rung:' .. queue, '1', 'NX', 'PX', 1000) and 1 or 2
     end
   end
   return 0

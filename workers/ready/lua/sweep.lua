@@ -11,20 +11,33 @@ local may_bury = redis.call('EXISTS', 'sl:grace') == 0
 
 local lost, ended, expired = 0, 0, 0
 
+-- If one of them was on trial, it is the one to blame for the death.
+local function on_trial(rids)
+  for _, rid in ipairs(rids) do
+    if redis.call('HGET', 'sl:item:' .. rid, 'trial') == '1' then return true end
+  end
+  return false
+end
+
 local function bury_worker(wid)
-  for _, rid in ipairs(redis.call('SRANDMEMBER', 'sl:held:' .. wid, budget - lost)) do
+  local rids = redis.call('SRANDMEMBER', 'sl:held:' .. wid, budget - lost)
+  local forgive = on_trial(rids)
+  for _, rid in ipairs(rids) do
     local item = load_item(rid)
-    if item and item.state == 'leased' and item.owner == wid then lose_item(rid, item, 'worker_lost') end
+    if item and item.state == 'leased' and item.owner == wid then lose_item(rid, item, 'worker_lost', forgive) end
     redis.call('SREM', 'sl:held:' .. wid, rid)
     lost = lost + 1
   end
   if redis.call('SCARD', 'sl:held:' .. wid) > 0 then return end
   redis.call('SREM', 'sl:workers', wid)
-  redis.call('DEL', 'sl:ctl:' .. wid)
+  redis.call('DEL', 'sl:ctl:' .. wid, 'sl:served:' .. wid)
+  redis.call('HDEL', 'sl:switch', 'worker:' .. wid)
 end
 
 local function unroom(wid)
-  for _, key in ipairs(redis.call('SMEMBERS', 'sl:models')) do redis.call('HDEL', 'sl:room:' .. key, wid) end
+  for _, model in ipairs(redis.call('SMEMBERS', 'sl:models')) do
+    for _, class in ipairs(CLASSES) do redis.call('HDEL', 'sl:room:' .. model .. ':' .. class, wid) end
+  end
 end
 
 local function end_item(rid, item)
@@ -33,7 +46,7 @@ local function end_item(rid, item)
     return
   end
   if item.owner then redis.call('SREM', 'sl:held:' .. item.owner, rid) end
-  unready(rid, item)
+  leave_queue(rid, item)
   close_item(rid, item, 'gateway_lost', 499, 'gateway_lost', {0, 0, tonumber(item.text_tokens or 0)}, now)
 end
 
