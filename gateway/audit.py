@@ -30,6 +30,7 @@ class Audit:
     def __init__(self, ready: ReadySet, gateway_id: str, relays: Mapping[str, Relay]) -> None:
         self._ready, self._gateway_id, self._relays = ready, gateway_id, relays
         self._marks: dict[str, Mark] = {}
+        self._missing: set[str] = set()
         self._orphans: set[str] = set()
 
     async def run(self) -> None:
@@ -61,14 +62,22 @@ class Audit:
         for relay in relays:
             pipeline.hmget(f"sl:item:{relay.request_id}", "state", "attempt", "cause")
         found = await pipeline.execute() if relays else []
+        missing_before, self._missing = self._missing, set()
         for relay, (state, attempt, cause) in zip(relays, found, strict=True):
             if relay.mark != self._marks[relay.request_id] or relay.end is not None:
                 continue
             if state is None or int(attempt) < relay.attempt:
-                log.error("item_forgotten", request_id=relay.request_id)
-                relay.fail(Outcome.FAILED, 503)
+                self._miss(relay, missing_before)
             elif state == b"lost":
                 relay.lose(int(attempt), cause.decode())
+
+    def _miss(self, relay: Relay, missing_before: set[str]) -> None:
+        """An item that is gone may just have ended, with its last frames still on their way; so it is missed twice."""
+        if relay.request_id not in missing_before:
+            self._missing.add(relay.request_id)
+            return
+        log.error("item_forgotten", request_id=relay.request_id)
+        relay.fail(Outcome.FAILED, 503)
 
     async def _look_at_orphans(self) -> None:
         """End items whose connection is gone, and those whose admission looked as if it had failed."""

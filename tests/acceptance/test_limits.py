@@ -219,7 +219,8 @@ def test_a_request_id_of_the_clients_own_is_never_taken_raw(pair: Stack, keys: d
 
 
 def test_waiting_is_bounded_in_time_and_number_and_a_missing_engine_is_told(sim: Stack) -> None:
-    worker = sim.children("celeryd: worker-1")[0]
+    # A worker serves before Celery has named its process.
+    worker = wait_until(lambda: sim.children("celeryd: worker-1"), 20)[0]
     worker.suspend()
     try:
         late = Caller(sim, body_of("tokens=2", service_tier="priority"))

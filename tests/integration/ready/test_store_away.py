@@ -28,10 +28,10 @@ def relay_of(request_id: str, attempt: int = 0) -> Relay:
     return relay
 
 
-async def audit_twice(ready: ReadySet, *relays: Relay) -> None:
+async def audit_thrice(ready: ReadySet, *relays: Relay) -> None:
     audit = Audit(ready, "g1", {relay.request_id: relay for relay in relays})
-    await audit.once()
-    await audit.once()
+    for _ in range(3):
+        await audit.once()
 
 
 async def test_a_worker_that_speaks_before_the_sweep_keeps_what_it_runs(
@@ -87,17 +87,27 @@ async def test_a_client_does_not_wait_for_an_item_that_the_store_lost(ready: Rea
     await ready.admit(item("kept"))
     kept, lost = relay_of("kept"), relay_of("lost")
     admitting = Relay("not admitted yet")
-    await audit_twice(ready, kept, lost, admitting)
+    await audit_thrice(ready, kept, lost, admitting)
     assert lost.end is not None
     assert (lost.end.outcome, lost.end.status) == (Outcome.FAILED, 503)
     assert kept.end is None
     assert admitting.end is None
 
 
+async def test_an_item_that_ended_a_moment_ago_is_not_forgotten(ready: ReadySet, item: MakeItem) -> None:
+    await ready.admit(item("r1"))
+    relay = relay_of("r1")
+    audit = Audit(ready, "g1", {"r1": relay})
+    await audit.once()
+    await ready.cancel("r1", "completed", 200, "", Usage())  # its last event is still on its way
+    await audit.once()
+    assert relay.end is None
+
+
 async def test_an_item_that_the_store_knows_from_before_its_last_retry_fails(ready: ReadySet, item: MakeItem) -> None:
     await ready.admit(item("r1"))
     ahead = relay_of("r1", attempt=1)
-    await audit_twice(ready, ahead)
+    await audit_thrice(ready, ahead)
     assert ahead.end is not None
 
 
@@ -105,14 +115,14 @@ async def test_a_loss_that_was_never_told_is_noticed(ready: ReadySet, item: Make
     await running(ready, store, item)
     assert await ready.lose("r1", "w1", 0, "engine_dead")
     relay = relay_of("r1")
-    await audit_twice(ready, relay)
+    await audit_thrice(ready, relay)
     assert (relay.attempt, relay.lost_cause) == (1, "engine_dead")
 
 
 async def test_an_item_without_a_connection_is_ended(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
     await ready.admit(item("abandoned"))
     await ready.admit(item("r1"))
-    await audit_twice(ready, relay_of("r1"))
+    await audit_thrice(ready, relay_of("r1"))
     assert [(one["rid"], one["outcome"]) for one in world.settlements(store)] == [("abandoned", "cancelled")]
 
 
