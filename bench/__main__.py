@@ -5,9 +5,9 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import engine, gateway_cost
+from bench import batching, engine, gateway_cost
 
-BENCHMARKS = {"gateway_cost": gateway_cost.main, "engine": engine.main}
+BENCHMARKS = {"gateway_cost": gateway_cost.main, "engine": engine.main, "batching": batching.main}
 
 
 def main() -> None:
