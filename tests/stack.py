@@ -165,8 +165,12 @@ def wait_until(what: Callable[[], Any], timeout_s: float, message: str = "") -> 
 
 @contextmanager
 def start(data_dir: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """Run ``manage.py up`` with ``arguments`` until ready; stop it at the end and expect a clean exit."""
+    """Run ``manage.py up`` with ``arguments`` until ready; stop it at the end and expect a clean exit.
+
+    Without a worker for embeddings, unless they are asked for.
+    """
     command = [sys.executable, "manage.py", "up", "--data-dir", str(data_dir), "--port", str(free_port()), *arguments]
+    command += [] if "--embeddings" in arguments else ["--no-embeddings"]
     log = (data_dir.parent / f"{data_dir.name}.out").open("wb")
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environ or {})}

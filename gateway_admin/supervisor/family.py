@@ -72,7 +72,9 @@ class Family:
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _environment(self, unit: Unit) -> dict[str, str]:
-        environment = {**self._environ, **unit.env}
+        # The file that holds a setting for all goes with it where a unit has its own.
+        shared = {name: text for name, text in self._environ.items() if name.removesuffix("_FILE") not in unit.env}
+        environment = {**shared, **unit.env}
         if unit.has_metrics:
             port = self._new_port()
             self._metrics_ports[unit.name] = port

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway_admin.secret import secret_key_file
-from gateway_admin.supervisor.announcement import announce
+from gateway_admin.supervisor.announcement import Served, announce
 from gateway_admin.supervisor.console import Console
 from gateway_admin.supervisor.credentials import (
     ADMIN_USER,
@@ -23,7 +23,7 @@ from gateway_admin.supervisor.files import make_private_directory
 from gateway_admin.supervisor.lock import Lock
 from gateway_admin.supervisor.logs import Logs
 from gateway_admin.supervisor.options import Options
-from gateway_admin.supervisor.plan import Places, first_request, make_plan
+from gateway_admin.supervisor.plan import Places, embedding_plan, first_request, make_plan
 from gateway_admin.supervisor.ports import StablePorts, free_port, listen
 from gateway_admin.supervisor.ready_file import Ready, remove_ready, write_ready
 from gateway_admin.supervisor.signals import Signals
@@ -35,6 +35,7 @@ from gateway_admin.supervisor.targets import remove_targets
 from gateway_admin.supervisor.timeline import Timeline
 from gateway_admin.supervisor.valkey import answers, valkey_url, write_valkey_config
 from tenants.keys import make_key
+from workers.engines.models import minilm
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 # Each process gets its own, or none.
@@ -85,10 +86,17 @@ class Instance:
         ready = self._ready()
         write_ready(self.options.data_dir, ready)
         times = self.timeline.table(self.console.elapsed_s)
-        announce(self.console, ready, self.options.config.model_name, answer, times)
+        announce(self.console, ready, self._served(), answer, times)
         self.console.say("ready")
-        supervisor.keep_up()
+        supervisor.keep_up(embedding_plan(self.options))
         return 0
+
+    def _served(self) -> Served:
+        config = self.options.config
+        if config.engine == "padded":
+            return Served(embeds=config.model_name)
+        later = minilm.MODEL_ID if self.options.has_embeddings else ""
+        return Served(chats=config.model_name, embeds_later=later)
 
     def _ready(self) -> Ready:
         return Ready(

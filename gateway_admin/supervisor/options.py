@@ -19,6 +19,10 @@ class Options:
         has_flower: whether Flower runs.
         config: the settings that all processes share.
         environ: the environment that carries them, without secrets of the data directory.
+        worker_cores: CPU cores of the workers, comma separated; empty for what the environment says.
+        p0_workers: number of further workers that serve P0 only.
+        p0_cores: CPU cores of those; empty likewise.
+        has_embeddings: whether a worker for embeddings joins once the instance is ready.
     """
 
     host: str
@@ -28,6 +32,10 @@ class Options:
     has_flower: bool
     config: Config
     environ: Mapping[str, str]
+    worker_cores: str = ""
+    p0_workers: int = 0
+    p0_cores: str = ""
+    has_embeddings: bool = False
 
     @property
     def data_dir(self) -> Path:

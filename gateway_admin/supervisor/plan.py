@@ -2,20 +2,41 @@
 
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from domain.config import Config
 from gateway_admin.supervisor.credentials import api_key_path
 from gateway_admin.supervisor.options import Options
-from gateway_admin.supervisor.probe import answers_ok
+from gateway_admin.supervisor.probe import answers_ok, engine_serves
 from gateway_admin.supervisor.unit import Kind, Stage, Unit
 from gateway_admin.supervisor.valkey import answers, valkey_binary
+from workers.engines.models import minilm
 
 VALKEY = "valkey"
 DATABASE = "database"
 MODEL = "model"
 FIRST_REQUEST = "first-request"
+EMBEDDING_MODEL = "embedding-model"
+EMBEDDINGS = "embeddings-1"
 _PURGE_OFFLINE_S = 10
+
+# Those of the chat model's engine are not for this one: a small model on one core, beside an engine that takes the
+# others or the GPU. There larger passes gain nothing, and an urgent request waits for the one that runs.
+_EMBEDDING_SETTINGS = {
+    "SLUICE_ENGINE": "padded",
+    "SLUICE_MODEL": minilm.MODEL_ID,
+    "SLUICE_SERVED_MODEL": "",
+    "SLUICE_MODEL_ALIASES": "",
+    "SLUICE_DTYPE": "auto",
+    "SLUICE_MAX_MODEL_LEN": "0",
+    "SLUICE_MAX_NUM_SEQS": "32",
+    "SLUICE_MAX_NUM_BATCHED_TOKENS": "1024",
+    "SLUICE_WORKER_CLASSES": "p0,p1,p2",
+    "SLUICE_WORKER_CORES": "",
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +59,38 @@ class Places:
 def make_plan(options: Options, places: Places) -> list[Unit]:
     """All units up to an instance that has an engine in service, in the order in which they start."""
     units = [_valkey(places)] if places.valkey_config else []
-    if options.config.engine == "vllm":
-        units.append(_model(options.config))
+    if options.config.engine != "simulator":
+        units.append(_model(MODEL, options.config.model, options.config))
     units.append(_database())
     base = frozenset(unit.name for unit in units if unit.name != MODEL)
     work = frozenset(unit.name for unit in units)
     units += [_gateway(number, options, places, base) for number in range(1, options.gateways + 1)]
     units.append(_settlement(base))
-    units += [_worker(number, work) for number in range(1, options.workers + 1)]
+    cores = {"SLUICE_WORKER_CORES": options.worker_cores} if options.worker_cores else {}
+    units += [_worker(f"worker-{number}", work, cores) for number in range(1, options.workers + 1)]
+    units += [_p0_worker(number, options, work) for number in range(1, options.p0_workers + 1)]
     if places.flower_port:
         units.append(_flower(places, work))
     return units
 
 
+def embedding_plan(options: Options) -> list[Unit]:
+    """What joins a ready instance so that it embeds too; nothing waits for it."""
+    if not options.has_embeddings:
+        return []
+    return [
+        _model(EMBEDDING_MODEL, minilm.MODEL_ID, options.config),
+        replace(
+            _worker(EMBEDDINGS, frozenset({EMBEDDING_MODEL}), _EMBEDDING_SETTINGS),
+            is_up=lambda: engine_serves(options.root_url, EMBEDDINGS),
+        ),
+    ]
+
+
 def first_request(options: Options) -> Unit:
     """One real request through the front door."""
-    arguments = (f"{options.root_url}/v1", options.config.model_name, str(api_key_path(options.data_dir)))
+    endpoint = "embeddings" if options.config.engine == "padded" else "chat"
+    arguments = (f"{options.root_url}/v1", options.config.model_name, str(api_key_path(options.data_dir)), endpoint)
     return Unit(
         name=FIRST_REQUEST,
         label="first answer",
@@ -91,11 +128,11 @@ def _database() -> Unit:
     )
 
 
-def _model(config: Config) -> Unit:
-    arguments = ("--model", config.model, "--models-dir", str(config.models_dir))
+def _model(name: str, model: str, config: Config) -> Unit:
+    arguments = ("--model", model, "--models-dir", str(config.models_dir))
     return Unit(
-        name=MODEL,
-        label="model files",
+        name=name,
+        label="model files" if name == MODEL else f"files of {model}",
         argv=_python("workers.engines.models.prepare", *arguments),
         kind=Kind.JOB,
         stage=Stage.JOBS,
@@ -131,8 +168,12 @@ def _settlement(after: frozenset[str]) -> Unit:
     )
 
 
-def _worker(number: int, after: frozenset[str]) -> Unit:
-    name = f"worker-{number}"
+def _p0_worker(number: int, options: Options, after: frozenset[str]) -> Unit:
+    cores = {"SLUICE_WORKER_CORES": options.p0_cores} if options.p0_cores else {}
+    return _worker(f"p0-worker-{number}", after, {"SLUICE_WORKER_CLASSES": "p0", **cores})
+
+
+def _worker(name: str, after: frozenset[str], env: Mapping[str, str]) -> Unit:
     return Unit(
         name=name,
         label="worker",
@@ -140,7 +181,7 @@ def _worker(number: int, after: frozenset[str]) -> Unit:
         kind=Kind.SERVICE,
         stage=Stage.WORKERS,
         after=after,
-        env={"SLUICE_WORKER_ID": name},
+        env={"SLUICE_WORKER_ID": name, **env},
         has_metrics=True,
     )
 

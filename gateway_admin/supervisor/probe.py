@@ -37,6 +37,16 @@ def read_readiness(root_url: str) -> Readiness:
     return Readiness(status == 200, _reasons(body))
 
 
+def engine_serves(root_url: str, name: str) -> bool:
+    """Whether the engine of the worker process ``name`` takes work, as ``/readyz`` tells."""
+    try:
+        engines = json.loads(_get(f"{root_url}/readyz")[1])["engines"]
+        # A worker's id is its name and a part that is new with each start.
+        return any(worker.rsplit("-", 1)[0] == name and state == "ready" for worker, state in engines.items())
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
 def _get(url: str) -> tuple[int, bytes]:
     try:
         with _opener.open(url, timeout=_TIMEOUT_S) as response:

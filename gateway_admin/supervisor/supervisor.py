@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Sequence
 
 from gateway_admin.supervisor.child import Child
 from gateway_admin.supervisor.console import Console
@@ -14,6 +15,7 @@ from gateway_admin.supervisor.timeline import Timeline
 from gateway_admin.supervisor.unit import Kind, Unit
 
 _TURN_S = 0.25
+_LOOK_S = 1.0
 _TAIL_LINES = 20
 
 
@@ -71,10 +73,11 @@ class Supervisor:
             self._console.status("first request: waiting for its answer")
         return None
 
-    def keep_up(self) -> None:
-        """Restart what dies until asked to stop."""
+    def keep_up(self, joining: Sequence[Unit] = ()) -> None:
+        """Restart what dies until asked to stop; the units ``joining`` come up meanwhile."""
+        self._family.add(joining)
         while not self.is_stopping:
-            self._turn(None)
+            self._turn(_LOOK_S if self._looks_for_somebody() else None)
 
     def _turn(self, longest_s: float | None) -> None:
         """Look at everything once, then sleep until a signal, the next start, or for ``longest_s`` seconds."""
@@ -89,9 +92,14 @@ class Supervisor:
         waits = [wait_s for wait_s in (longest_s, self._family.next_start_in_s()) if wait_s is not None]
         self._signals.sleep(min(waits, default=None))
 
+    def _looks_for_somebody(self) -> bool:
+        """Whether a service runs whose coming up no signal will tell."""
+        return any(child.pid and not child.is_up and child.unit.is_up for child in self._family)
+
     def _note_up(self, child: Child) -> None:
-        if child.unit.is_up and not self._is_ready:
-            self._note_phase(child)
+        if child.unit.is_up:
+            if not self._is_ready:
+                self._note_phase(child)
             self._console.say(f"{child.unit.name}: up")
 
     def _note_end(self, child: Child, status: int) -> None:

@@ -18,7 +18,7 @@ from gateway_admin.supervisor.ready_file import read_ready, ready_path
 from gateway_admin.supervisor.timeline import Timeline, read_times
 
 _SETTINGS = {
-    "engine": "vllm or simulator",
+    "engine": "vllm, padded (embedding models) or simulator",
     "model": "Hugging Face id or path of the model",
     "data-dir": "where the database, logs and ready.json live (.sluice)",
     "dtype": "auto, float32, bfloat16 or float16",
@@ -43,6 +43,14 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=_port, default=8000, help="port to listen on (8000)")
         parser.add_argument("--gateways", type=_count, default=1, help="gateway processes (1)")
         parser.add_argument("--workers", type=_count, default=1, help="worker processes, one engine each (1)")
+        parser.add_argument("--worker-cores", type=_cores, default="", help="CPU cores of the workers, such as 0,1,2")
+        parser.add_argument("--p0-workers", type=_count_or_none, default=0, help="further workers, for P0 only (0)")
+        parser.add_argument("--p0-cores", type=_cores, default="", help="CPU cores of the workers for P0")
+        parser.add_argument(
+            "--embeddings",
+            action=argparse.BooleanOptionalAction,
+            help="a worker for embeddings joins once all is ready (with --engine vllm it does)",
+        )
         parser.add_argument("--no-flower", action="store_true", help="run without Flower")
         parser.add_argument("--times", type=Path, help=argparse.SUPPRESS)  # what the installer measured
 
@@ -67,6 +75,8 @@ def _read_options(given: dict[str, Any]) -> Options:
         config, environ = merge_settings(os.environ, {name: given[name] for name in names})
     except ConfigError as error:
         raise CommandError(str(error)) from error
+    if given["p0_cores"] and not given["p0_workers"]:
+        raise CommandError("--p0-cores is for the workers that --p0-workers adds: give both.")
     return Options(
         host=given["host"],
         port=given["port"],
@@ -75,6 +85,10 @@ def _read_options(given: dict[str, Any]) -> Options:
         has_flower=not given["no_flower"],
         config=config,
         environ=environ,
+        worker_cores=given["worker_cores"],
+        p0_workers=given["p0_workers"],
+        p0_cores=given["p0_cores"],
+        has_embeddings=config.engine == "vllm" if given["embeddings"] is None else given["embeddings"],
     )
 
 
@@ -105,3 +119,14 @@ def _count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
     return number
+
+
+def _count_or_none(text: str) -> int:
+    return 0 if text == "0" else _count(text)
+
+
+def _cores(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"must be numbers of CPU cores, comma separated, not {text!r}")
+    return ",".join(parts)

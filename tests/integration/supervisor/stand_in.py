@@ -1,5 +1,7 @@
 """A supervisor over shell scripts: ``python stand_in.py DIRECTORY PORT UNITS`` (UNITS is JSON).
 
+Units that are marked as joining come once the others are up.
+
 Signals, sessions and the reaping of orphans concern the whole process, so it runs in one of its own.
 """
 
@@ -28,9 +30,9 @@ def main(directory: Path, port: str, units: list[dict[str, str]]) -> int:
     family = Family(directory, {"PATH": "/usr/bin:/bin"}, logs, lambda: free_port(choose))
     supervisor = Supervisor(family, signals, console, logs, Timeline(), f"http://127.0.0.1:{port}")
     try:
-        if supervisor.bring_up([read_unit(unit) for unit in units]):
+        if supervisor.bring_up([read_unit(unit) for unit in units if "joins" not in unit]):
             write_private(directory / "up", "")
-            supervisor.keep_up()
+            supervisor.keep_up([read_unit(unit) for unit in units if "joins" in unit])
     except StartFailed as error:
         console.say(f"could not start: {error}")
         return 1
@@ -47,6 +49,7 @@ def read_unit(told: dict[str, str]) -> Unit:
         kind=Kind.SERVICE,
         stage=Stage[told.get("stage", "FLOWER")],
         after=frozenset(told.get("after", "").split()),
+        is_up=Path(told["up_file"]).exists if "up_file" in told else None,
     )
 
 

@@ -160,3 +160,34 @@ def test_children_do_not_outlive_a_killed_supervisor(
     process.kill()
     process.wait()
     wait_until(lambda: not any(map(is_alive, children)), "all children are gone")
+
+
+def test_a_unit_that_joins_delays_nothing_and_is_told_when_it_is_up(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    late = tmp_path / "late"
+    process = start(
+        script("first", "sleep 60"),
+        script(
+            "joining",
+            f"while ! test -e {tmp_path}/go; do sleep 0.1; done; touch {late}; sleep 60",
+            joins="",
+            up_file=str(late),
+        ),
+    )
+    wait_up(tmp_path)
+    assert not late.exists()
+    wait_until(lambda: pid_of(tmp_path, "joining"), "it is started")
+    (tmp_path / "go").touch()
+    assert process.stdout
+    assert any("joining: up" in line for line in iter(process.stdout.readline, ""))
+
+
+def test_a_joining_unit_that_keeps_dying_ends_nothing(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    process = start(script("first", "sleep 60"), script("joining", f"echo x >> {tmp_path}/deaths; exit 1", joins=""))
+    wait_up(tmp_path)
+    wait_until(lambda: (tmp_path / "deaths").exists() and len((tmp_path / "deaths").read_text()) > 2, "it dies twice")
+    assert process.poll() is None
+    assert is_alive(pid_of(tmp_path, "first"))
