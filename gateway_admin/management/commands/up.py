@@ -43,9 +43,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=_port, default=8000, help="port to listen on (8000)")
         parser.add_argument("--gateways", type=_count, default=1, help="gateway processes (1)")
         parser.add_argument("--workers", type=_count, default=1, help="worker processes, one engine each (1)")
-        parser.add_argument("--worker-cores", type=_cores, default="", help="CPU cores of the workers, such as 0,1,2")
+        parser.add_argument("--worker-cores", type=_cores, help="CPU cores of the workers, such as 0,1,2")
         parser.add_argument("--p0-workers", type=_count_or_none, default=0, help="further workers, for P0 only (0)")
-        parser.add_argument("--p0-cores", type=_cores, default="", help="CPU cores of the workers for P0")
+        parser.add_argument("--p0-cores", type=_cores, help="CPU cores of the workers for P0")
         parser.add_argument(
             "--embeddings",
             action=argparse.BooleanOptionalAction,
@@ -85,9 +85,9 @@ def _read_options(given: dict[str, Any]) -> Options:
         has_flower=not given["no_flower"],
         config=config,
         environ=environ,
-        worker_cores=given["worker_cores"],
+        worker_cores=given["worker_cores"] or "",
         p0_workers=given["p0_workers"],
-        p0_cores=given["p0_cores"],
+        p0_cores=given["p0_cores"] or "",
         has_embeddings=config.engine == "vllm" if given["embeddings"] is None else given["embeddings"],
     )
 
