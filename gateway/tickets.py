@@ -32,11 +32,13 @@ class Tickets:
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = Window(WindowLimits.of(self._config, qos_class))
+        if not has_room and not window.limits.max_wait_ms:
+            return  # nothing is gathered on purpose: who is busy claims by himself
         window.add(_now_ms())
         wait_ms = window.wait_ms(_now_ms(), has_room)
-        if has_room or (wait_ms <= 0 and window.limits.max_wait_ms):
+        if wait_ms <= 0:
             self._close(key)
-        elif key not in self._timers and window.limits.max_wait_ms:
+        elif key not in self._timers:
             self._timers[key] = asyncio.get_running_loop().call_later(wait_ms / 1000, self._close, key)
 
     def changed(self) -> Iterator[tuple[str, dict[str, str | int | float]]]:

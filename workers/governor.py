@@ -98,12 +98,13 @@ class Governor:
         """Sequences free for each class that is served here."""
         config, used = self.config, self.in_flight()
         free = config.max_num_seqs - used
-        capped = min(free, self.cap.cap - used) - self.reserve.seats(self.in_flight(QosClass.P0))
-        kept = background_seats(config.max_num_seqs, config.reserve_p2_share)
+        under_cap = min(free, self.cap.cap - used)
+        capped = under_cap - self.reserve.seats(self.in_flight(QosClass.P0))
+        background = min(capped, under_cap - background_seats(self.cap.cap, config.reserve_p2_share))
         rooms = {
             QosClass.P0: ClassRoom(QosClass.P0, free, free, 0),
             QosClass.P1: ClassRoom(QosClass.P1, capped, capped, config.ageing_p1_ms),
-            QosClass.P2: ClassRoom(QosClass.P2, min(capped, free - kept), capped, config.ageing_p2_ms),
+            QosClass.P2: ClassRoom(QosClass.P2, background, capped, config.ageing_p2_ms),
         }
         return tuple(rooms[qos_class] for qos_class in QosClass if qos_class.value in config.worker_classes)
 

@@ -168,7 +168,7 @@ end
 
 -- Taking ----------------------------------------------------------------------------------------------------------
 
-local function take(rid, item, need, prefill)
+local function take(rid, item, need, prefill, out_of_turn)
   local queue = queue_of(item)
   local clock = tonumber(redis.call('GET', 'sl:clock:' .. queue) or 0)
   redis.call('SET', 'sl:clock:' .. queue, tostring(math.max(clock, floor_of(queue))))
@@ -187,7 +187,7 @@ local function take(rid, item, need, prefill)
   end
   kv_left = kv_left and kv_left - need
   prefill_left = prefill_left - prefill
-  count = count + 1
+  if not out_of_turn then count = count + 1 end
   taken[#taken + 1] = rid
   taken[#taken + 1] = redis.call('GET', 'sl:body:' .. rid)
   taken[#taken + 1] = redis.call('HGETALL', 'sl:item:' .. rid)
@@ -210,17 +210,19 @@ end
 
 local function take_next()
   local rid, item, class = aged()
+  local held = rid ~= nil -- room is kept for an aged item that does not fit yet: only P0 goes before it
   if rid then
-    local need = need_of(item)
-    if fits(item, class.aged_seats, need, tonumber(item.prompt), false) then take(rid, item, need, tonumber(item.prompt)); return true end
+    local need, prefill = need_of(item), tonumber(item.prompt)
+    if fits(item, class.aged_seats, need, prefill, false) then take(rid, item, need, prefill); return true end
   end
   for index, one in ipairs(classes) do
+    if held and not one.urgent then blocked_from = index; return false end
     if one.seats > 0 and not one.paused then
       local depth
       rid, item, depth = next_of(one)
       if rid then
         local need, prefill = need_of(item), math.max(0, tonumber(item.prompt) - tokens_of(depth))
-        if fits(item, one.seats, need, prefill, one.urgent) then take(rid, item, need, prefill); return true end
+        if fits(item, one.seats, need, prefill, one.urgent) then take(rid, item, need, prefill, held); return true end
         -- Who does not fit now is not overtaken by the less urgent, or it would never fit.
         blocked_from = index
         return false

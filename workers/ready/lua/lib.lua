@@ -112,14 +112,14 @@ local function enter_queue(rid, item, now)
   redis.call('INCRBY', 'sl:bytes:' .. queue, item.size)
 end
 
--- Forget a tenant that waits for nothing more; who is not ahead of the floor would be lifted to it anyway.
+-- Keep the counter of a tenant that waits for nothing more: what it still runs is charged to it, floor or no floor.
 local function leave_turn(queue, tenant)
   local turn, idle = 'sl:turn:' .. queue, 'sl:idle:' .. queue
   local own = redis.call('ZSCORE', turn, tenant)
   if not own then return end
   redis.call('ZREM', turn, tenant)
   redis.call('ZADD', idle, own, tenant)
-  redis.call('ZREMRANGEBYSCORE', idle, '-inf', '(' .. tostring(floor_of(queue)))
+  redis.call('ZREMRANGEBYRANK', idle, 0, -100001) -- bounded, whatever tenants come and go
 end
 
 local function leave_queue(rid, item)
