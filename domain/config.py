@@ -76,6 +76,7 @@ class Config:
         max_body_bytes: larger bodies are refused with 413.
         default_max_tokens: output tokens reserved when the request does not say.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
+        otlp_endpoint: where spans go, OTLP over HTTP such as ``http://127.0.0.1:4318``; empty for nowhere.
         log_level: of the JSON log.
     """
 
@@ -134,6 +135,7 @@ class Config:
     max_body_bytes: int = 10 * 1024 * 1024
     default_max_tokens: int = 512
     snapshot_poll_ms: int = 300
+    otlp_endpoint: str = ""
     log_level: str = "info"
 
     @property

@@ -11,7 +11,7 @@ import django
 from celery.signals import worker_ready, worker_shutting_down
 
 from domain.qos import QosClass
-from tracing import logs, metrics
+from tracing import logs, metrics, spans
 from workers import host
 from workers.app import app, config, own_queue_name, queue_name
 from workers.engines.factory import make_engine
@@ -30,6 +30,7 @@ def main() -> int:
     name = config.worker_id or "worker"
     logs.configure(config.log_level, name)
     metrics.serve(config.metrics_port)
+    spans.configure(config.otlp_endpoint, "sluice-worker")
     pin(config.worker_cores)
     worker_id = f"{name}-{secrets.token_hex(3)}"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

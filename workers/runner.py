@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from domain.config import Config
 from domain.outcome import Outcome, RollbackCause
 from tracing import logs, metrics
-from workers import wire
+from workers import run_span, wire
 from workers.announcer import Announcer
 from workers.engines.port import Engine, EngineDead, EngineInfo, Frame, RequestFailed, RequestRejected
 from workers.governor import Governor
@@ -66,6 +66,7 @@ class Runner:
         self._claiming = asyncio.Lock()
         self._pull_wanted = asyncio.Event()
         self._waiting = 0
+        self._padding = (0, 0)
         self._rooms = ""
         self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
@@ -146,7 +147,7 @@ class Runner:
                 "item_runs_again",
                 request_id=item.request_id,
                 retry_attempt=item.attempt,
-                rollback_cause=item.causes[-1] if item.causes else "",
+                rollback_cause=item.last_cause,
                 causes=list(item.causes),
                 batch_id=item.batch_id,
                 item_seq=item.item_seq,
@@ -178,16 +179,20 @@ class Runner:
     # --- running --------------------------------------------------------------------------------------------------
 
     async def _run(self, running: Running) -> None:
-        item = running.item
+        item, span = running.item, run_span.start(running.item)
         running.begun = True
+        outcome, error = "dropped", ""
         try:
             ending, event = await self._answer(running)
-        except (RequestFailed, EngineDead) as error:
-            await self._give_back(running, error)
+        except (RequestFailed, EngineDead) as failure:
+            outcome, error = "given_back", str(failure)
+            await self._give_back(running, failure)
         else:
+            outcome = ending.outcome
             self._release(item)
             self._finish(running, ending, event)
         finally:
+            run_span.end(span, running, outcome, error)
             self._release(item)
             self._pull_wanted.set()
 
@@ -243,7 +248,13 @@ class Runner:
         counts = {"prompt": usage.prompt_tokens, "cached": usage.cached_tokens, "completion": running.made_tokens}
         for kind, count in counts.items():
             metrics.tokens.labels(item.model, item.qos_class.value, tenant, kind).inc(count)
+        self._note_pace(running)
         self._prefix_hits.add(_now_ms(), usage.prompt_tokens, usage.cached_tokens)
+
+    def _note_pace(self, running: Running) -> None:
+        if running.first_token_ms is not None and running.item.stream and running.made_tokens > 1:
+            seconds = (_now_ms() - running.first_token_ms) / 1000 / (running.made_tokens - 1)
+            metrics.output_token.labels(running.item.model, running.item.qos_class.value).observe(seconds)
 
     def _release(self, item: ClaimedItem) -> None:
         if self._running.pop(item.request_id, None) is not None:
@@ -305,9 +316,19 @@ class Runner:
         facts = self._governor.facts()
         self._own.note(**facts, prefix_hit_rate=round(self._prefix_hits.rate(_now_ms()), 3))
         metrics.in_flight_cap.set(self._governor.cap.cap)
+        self._note_padding()
         if self._waiting:
             self._pull_wanted.set()
         await self._tell_progress()
+
+    def _note_padding(self) -> None:
+        room, (real, padded) = self._engine.room(), self._padding
+        if room.padded_tokens <= padded:
+            return
+        metrics.padding.labels("real").inc(room.real_tokens - real)
+        metrics.padding.labels("padding").inc(room.padded_tokens - padded - (room.real_tokens - real))
+        self._padding = (room.real_tokens, room.padded_tokens)
+        self._own.note(padding_waste=round(1 - room.real_tokens / room.padded_tokens, 3))
 
     async def _tell_progress(self) -> None:
         """Output counts in the fair order as it is produced."""

@@ -137,7 +137,8 @@ class PaddedEngine:
         """Jobs that can be taken now; there is no KV cache."""
         limit = self._config.max_num_seqs
         free = 0 if self._dead_reason else max(0, limit - len(self._works))
-        return Room(free, limit, 0, 0, step_ms=self._pace.step_ms)
+        tokens = {"real_tokens": self.real_tokens, "padded_tokens": self.padded_tokens}
+        return Room(free, limit, 0, 0, step_ms=self._pace.step_ms, **tokens)
 
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:
         """Run one job, which yields one frame; see the port."""

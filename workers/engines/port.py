@@ -74,6 +74,7 @@ class Room:
         preemptions: sequences that lost their blocks since the engine started.
         step_ms: time between two steps of late, smoothed; 0 while nothing has run. What a running answer waits for
             its next token.
+        real_tokens: tokens computed since the engine started, of engines that pad; ``padded_tokens`` with the padding.
     """
 
     free_seqs: int
@@ -83,6 +84,8 @@ class Room:
     block_tokens: int = 1
     preemptions: int = 0
     step_ms: float = 0.0
+    real_tokens: int = 0
+    padded_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

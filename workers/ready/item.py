@@ -91,6 +91,11 @@ class ClaimedItem:
     on_trial: bool = False
     trial_tokens: int | None = None
 
+    @property
+    def last_cause(self) -> str:
+        """Why the attempt before this one ended, without its batch; "" for a first attempt."""
+        return self.causes[-1].partition("@")[0] if self.causes else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
