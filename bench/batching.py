@@ -17,7 +17,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from itertools import count
@@ -31,7 +31,7 @@ import uvloop
 from bench import arms
 from bench.client import UNFINISHED, Call, Outcome, Send, closed_loop, open_loop
 from bench.load import Result, median
-from bench.report import RESULTS, write
+from bench.report import RESULTS, table, write
 from domain.config import Config
 from domain.simulation.answers import words
 from tests import stack
@@ -41,6 +41,7 @@ from workers.engines.port import Engine
 ALONE, STATIC, NAIVE, SLUICE, DIRECT = "one at a time", "static batches", "naive window", "Sluice", "direct"
 ALL = (ALONE, STATIC, NAIVE, SLUICE, DIRECT)
 NEAR = (NAIVE, SLUICE, DIRECT)
+HALF, FIFTH = "7B, half of direct's capacity", "7B, a fifth of direct's capacity"
 WINDOW_S = 0.05
 PROMPT_BYTES = 235
 """With the marks of its roles, 64 tokens for the simulator."""
@@ -104,8 +105,8 @@ SIMULATED = (
         Config(engine="simulator", sim_profile="a100-qwen2-7b", max_num_seqs=64, probe_interval_s=0),
         (
             Load("7B, closed loop of 120", ALL, _SHORT, clients=120),
-            Load("7B, half of direct's capacity", NEAR, _SHORT, share=0.5),
-            Load("7B, a fifth of direct's capacity", NEAR, _SHORT, share=0.2),
+            Load(HALF, NEAR, _SHORT, share=0.5),
+            Load(FIFTH, NEAR, _SHORT, share=0.2),
         ),
     ),
     Group(
@@ -275,6 +276,35 @@ def summarise(runs: Sequence[Result]) -> list[dict[str, Any]]:
     return rows
 
 
+def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What Sluice is to reach on the loads that were measured, and what it reached."""
+    of = {(row["load"], row["arm"]): row for row in rows}
+    found: list[dict[str, Any]] = []
+    for load, arm in of:
+        if arm != SLUICE:
+            continue
+        ours, reference, alone = of[load, SLUICE], of[load, DIRECT], (load, ALONE) in of
+        if alone:
+            least = 8.0 if load.startswith("vLLM") else 4.8
+            found.append(_goal(load, "throughput, times one at a time", ours["times one at a time"], least=least))
+        if alone and not load.startswith("vLLM"):
+            found.append(_goal(load, "p99, times one at a time's", ours["p99, times one at a time"], most=0.25))
+        if load == HALF:
+            found.append(_goal(load, "throughput, times direct's", ours["times direct"], least=0.98))
+        if load == FIFTH:
+            added_ms = ours["TTFT p50 ms"] - reference["TTFT p50 ms"]
+            found.append(_goal(load, "TTFT p50 above direct's, ms", added_ms, most=10.0))
+    return found
+
+
+def _goal(
+    load: str, what: str, reached: float, least: float | None = None, most: float | None = None
+) -> dict[str, Any]:
+    asked = f"at least {least:g}" if least is not None else f"at most {most:g}"
+    met = (least is None or reached >= least) and (most is None or reached <= most)
+    return {"load": load, "of Sluice": what, "goal": asked, "reached": reached, "met": "yes" if met else "NO"}
+
+
 def _ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
@@ -353,7 +383,10 @@ def main(arguments: list[str]) -> None:
     from bench.plot import plot  # only here: it takes a second to import, and every process of vLLM imports this module
 
     rows = summarise(runs)
-    write("batching", f'make bench ARGS="batching {" ".join(arguments)}"', rows, runs)
+    shown = [{name: "" if value is None else value for name, value in row.items()} for row in rows]
+    write("batching", f'make bench ARGS="batching {" ".join(arguments)}"', shown, runs)
     plot(rows, RESULTS / "batching.svg")
+    reached = table(goals(rows))
+    print(reached)
     with (RESULTS / "batching.md").open("a") as results:
-        results.write(NOTES.format(seconds=options.seconds))
+        results.write(f"\n{reached}\n{NOTES.format(seconds=options.seconds)}")

@@ -7,22 +7,23 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("agg")
-mpl.rcParams.update({"svg.hashsalt": "sluice", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+mpl.rcParams.update({"svg.hashsalt": "sluice", "svg.fonttype": "none", "font.size": 9})
+mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
 
 import matplotlib.pyplot as plt  # noqa: E402  # after the choice of the backend
 
-_GREY, _BLUE, _LIGHT = "#9aa0a6", "#1a73e8", "#c5c9ce"
+_GREY, _BLUE = "#9aa0a6", "#1a73e8"
 _OURS = "Sluice"
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the rows of ``batching.summarise`` as a picture with a white background."""
     loads = list(dict.fromkeys(row["load"] for row in rows))
-    figure, axes = plt.subplots(
-        len(loads), 2, figsize=(10, 0.7 + 1.7 * len(loads)), squeeze=False, layout="constrained"
-    )
-    for load, (left, right) in zip(loads, axes, strict=True):
-        of_load = [row for row in rows if row["load"] == load][::-1]
+    by_load = [[row for row in rows if row["load"] == load][::-1] for load in loads]
+    heights = [0.75 + 0.25 * len(of_load) for of_load in by_load]
+    size, ratios = (10, sum(heights)), {"height_ratios": heights}
+    figure, axes = plt.subplots(len(loads), 2, figsize=size, gridspec_kw=ratios, squeeze=False, layout="constrained")
+    for load, of_load, (left, right) in zip(loads, by_load, axes, strict=True):
         _throughput(left, load, of_load)
         _latency(right, of_load)
     axes[0][0].set_title("output tokens/s", loc="right")

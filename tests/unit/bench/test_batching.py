@@ -2,6 +2,7 @@
 
 import random
 from itertools import islice
+from pathlib import Path
 
 import orjson
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from bench.batching import (
     ALONE,
     DIRECT,
+    FIFTH,
     GROUPS,
+    HALF,
     SLUICE,
     Group,
     Lengths,
@@ -17,6 +20,7 @@ from bench.batching import (
     Requests,
     environ_of,
     figures,
+    goals,
     percentile,
     summarise,
 )
@@ -105,6 +109,31 @@ def test_the_summary_compares_medians_with_one_at_a_time_and_with_direct() -> No
     assert ours["p99, times one at a time"] == 0.2
     assert rows["idle", SLUICE]["times direct"] == 0.8
     assert rows["idle", SLUICE]["times one at a time"] is None
+
+
+def test_goals_are_checked_against_what_was_reached() -> None:
+    runs = [run(ALONE, 10.0, 1000.0), run(SLUICE, 50.0, 300.0), run(DIRECT, 50.0, 100.0)]
+    runs += [run(SLUICE, 97.0, 1.0, HALF), run(DIRECT, 100.0, 1.0, HALF)]
+    runs += [{**run(SLUICE, 1.0, 1.0, FIFTH), "ttft_p50": 39.0}, {**run(DIRECT, 1.0, 1.0, FIFTH), "ttft_p50": 30.0}]
+
+    found = {(goal["load"], goal["of Sluice"]): (goal["reached"], goal["met"]) for goal in goals(summarise(runs))}
+
+    assert found == {
+        ("busy", "throughput, times one at a time"): (5.0, "yes"),
+        ("busy", "p99, times one at a time's"): (0.3, "NO"),
+        (HALF, "throughput, times direct's"): (0.97, "NO"),
+        (FIFTH, "TTFT p50 above direct's, ms"): (9.0, "yes"),
+    }
+
+
+def test_the_picture_names_every_load_and_arm(tmp_path: Path) -> None:
+    from bench.plot import plot
+
+    runs = [run(ALONE, 10.0, 1000.0), run(SLUICE, 50.0, 300.0), run(DIRECT, 50.0, 100.0), run(SLUICE, 1.0, 1.0, HALF)]
+    plot(summarise(runs), tmp_path / "plot.svg")
+
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert all(name in drawn for name in ("busy", "half of direct", ALONE, SLUICE, DIRECT, "(x 5.0)"))
 
 
 @pytest.mark.parametrize("group", GROUPS["both"], ids=lambda group: group.name)
