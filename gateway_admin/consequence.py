@@ -17,7 +17,7 @@ def of_queue(action: Action, queue: QueueView, limits: LimitsView) -> str:
         return (
             _(
                 "Nothing is claimed from this queue until it is opened: the %(requests)s waiting now and all new ones "
-                "wait, each for at most %(deadline)s, then it is refused; what runs goes on."
+                "go on waiting, whatever has waited %(deadline)s is refused, and what runs goes on."
             )
             % names
         )

@@ -33,7 +33,7 @@ def queues(request: HttpRequest) -> HttpResponse:
         "may_switch": request.user.has_perm(PERMISSION),
         "may_search": request.user.has_perm("gateway_admin.view_operatoraction"),
         "actions": Action.choices,
-        "words": _words(),
+        "words": page_words(),
     }
     return TemplateResponse(request, "operators/queues.html", context)
 
@@ -44,14 +44,9 @@ def queues_state(request: HttpRequest) -> HttpResponse:
     view, error = _read()
     limits = limits_by_class(settings.SLUICE)
     switched_by = last_switches(view["states"])
-    alive = {f"worker:{worker['id']}" for worker in view["workers"]}
     state: dict[str, Any] = {
         "models": view["models"],
         "workers": view["workers"],
-        "absent": sorted(
-            field.removeprefix("worker:") for field in set(view["states"]) - alive if field.startswith("worker:")
-        ),
-        "states": view["states"],
         "limits": limits,
         "weights": _weights(view),
         "switched_by": {field: by_whom(row).strip() for field, row in switched_by.items()},
@@ -88,7 +83,8 @@ def _action(row: OperatorAction) -> dict[str, Any]:
     }
 
 
-def _words() -> dict[str, Any]:
+def page_words() -> dict[str, Any]:
+    """Texts with which the page's script writes, in the language of the request."""
     return {
         "classes": dict(QOS_CHOICES),
         "state": state_names(),
@@ -98,7 +94,7 @@ def _words() -> dict[str, Any]:
         "s": _("%(number)s s").replace("%(number)s", "{}"),
         "min": _("%(number)s min").replace("%(number)s", "{}"),
         "oldest": _("{waited} of {deadline}"),
-        "ages": _("its turn comes at the latest from {ageing} on"),
+        "ages": _("gets a turn from {ageing} on"),
         "tolerates": _("tolerates {tolerated}"),
         "over": _("over"),
         "window": _("{capacity} items; last closed by {cause} after {waited}"),
@@ -109,6 +105,5 @@ def _words() -> dict[str, Any]:
         "capped": _("{running} running, now {cap} of {limit} at most"),
         "reserve": _("{count} kept free for P0"),
         "drained": _("drained"),
-        "gone": _("not alive"),
         "quiet": _("Nothing is stuck: every queue is open and waits no longer than it tolerates."),
     }

@@ -14,14 +14,19 @@ from gateway_admin.switch import Target
 from gateway_admin.wording import by_whom, duration, requests
 
 _NEAR_DEADLINE = 0.5
+_NAMED = 3
 
 
 class Trouble(TypedDict):
-    """One thing that is wrong: ``bad`` needs a hand now, ``wait`` is to be watched."""
+    """One thing that is wrong: ``bad`` needs a hand now, ``wait`` is to be watched.
+
+    ``target`` is what an operator can open to end it: kind and name, else empty.
+    """
 
     key: str
     level: Literal["bad", "wait"]
     text: str
+    target: tuple[str, str] | None
 
 
 def find_troubles(
@@ -34,7 +39,7 @@ def find_troubles(
         limits: of each class.
         switched_by: the action that paused or drained, by field of ``sl:switch``.
     """
-    found = [*_of_workers(view["workers"], switched_by)]
+    found = [*_of_workers(view["workers"], switched_by), *_of_absent(view)]
     for model in view["models"]:
         found += _of_model(model, [w for w in view["workers"] if w["model"] == model["name"]], limits, switched_by)
     return sorted(found, key=lambda trouble: trouble["level"] != "bad")
@@ -58,7 +63,11 @@ def _of_model(
             model["on_trial"],
         )
         names = {"model": model["name"], "count": model["on_trial"]}
-        yield {"key": f"trial:{model['name']}", "level": "wait", "text": text % names}
+        yield _trouble(f"trial:{model['name']}", "wait", text % names)
+
+
+def _trouble(key: str, level: Literal["bad", "wait"], text: str, target: Target | None = None) -> Trouble:
+    return {"key": key, "level": level, "text": text, "target": (target.kind.value, target.name) if target else None}
 
 
 def _queue_target(queue: QueueView) -> Target:
@@ -73,12 +82,15 @@ def _switched(queue: QueueView, switched_by: Mapping[str, OperatorAction]) -> Tr
         "requests": requests(queue["waiting"]),
     }
     if queue["state"] == State.PAUSED:
-        text = _("%(queue)s is paused%(by)s: nothing is claimed, %(requests)s waiting.") % names
-        return {"key": target.field, "level": "bad" if queue["waiting"] else "wait", "text": text}
-    if queue["state"] == State.DRAINING:
-        text = _("%(queue)s is draining%(by)s: new requests are refused, %(requests)s still waiting.") % names
-        return {"key": target.field, "level": "wait", "text": text}
-    return None
+        text = _("%(queue)s is paused%(by)s: nothing is claimed, %(requests)s waiting.")
+    elif queue["state"] == State.DRAINING and queue["waiting"]:
+        text = _("%(queue)s is draining%(by)s: new requests are refused, %(requests)s still waiting.")
+    elif queue["state"] == State.DRAINING:
+        text = _("%(queue)s is drained%(by)s: new requests are refused, and none waits any more.")
+    else:
+        return None
+    stuck = queue["state"] == State.PAUSED and queue["waiting"]
+    return _trouble(target.field, "bad" if stuck else "wait", text % names, target)
 
 
 def _late(queue: QueueView, serving: list[WorkerView], limits: LimitsView) -> Trouble | None:
@@ -86,29 +98,28 @@ def _late(queue: QueueView, serving: list[WorkerView], limits: LimitsView) -> Tr
         return None
     target = _queue_target(queue)
     waited_ms, waits = queue["oldest_wait_ms"] or 0, queue["waits"]
+    stuck = _nobody_serves(serving)
+    near = waited_ms > _NEAR_DEADLINE * limits["deadline_ms"]
+    if stuck:
+        text = _("%(queue)s: %(requests)s waiting, the oldest for %(waited)s. %(cause)s")
+    elif waited_ms > limits["tolerated_ms"]:
+        text = _("%(queue)s waits %(waited)s (tolerates %(tolerated)s): %(cause)s")
+    elif waits and waits["p95_ms"] > limits["tolerated_ms"]:
+        text = _("%(queue)s: one in 20 of the last requests waited %(p95)s or more (tolerates %(tolerated)s).")
+    else:
+        return None
+    if stuck or near:
+        text += " " + _("Requests are refused after %(deadline)s.")
     names = {
         "queue": target_name(target.kind, target.name),
         "requests": requests(queue["waiting"]),
         "waited": duration(waited_ms),
         "tolerated": duration(limits["tolerated_ms"]),
         "deadline": duration(limits["deadline_ms"]),
+        "p95": duration(waits["p95_ms"]) if waits else "",
+        "cause": stuck or _why_late(queue, serving),
     }
-    stuck = _nobody_serves(serving)
-    if stuck:
-        text = _("%(queue)s: %(requests)s waiting for %(waited)s. %(cause)s They are refused after %(deadline)s.")
-        return {"key": target.field, "level": "bad", "text": text % {**names, "cause": stuck}}
-    if waited_ms > limits["tolerated_ms"]:
-        text = _("%(queue)s waits %(waited)s (tolerates %(tolerated)s): %(cause)s")
-        near = waited_ms > _NEAR_DEADLINE * limits["deadline_ms"]
-        cause = _why_late(queue, serving)
-        if near:
-            cause += " " + _("Requests are refused after %(deadline)s.") % names
-        return {"key": target.field, "level": "bad" if near else "wait", "text": text % {**names, "cause": cause}}
-    if waits and waits["p95_ms"] > limits["tolerated_ms"]:
-        text = _("%(queue)s: one in 20 of the last requests waited %(p95)s or more (tolerates %(tolerated)s).")
-        text %= {**names, "p95": duration(waits["p95_ms"])}
-        return {"key": target.field, "level": "wait", "text": text}
-    return None
+    return _trouble(target.field, "bad" if stuck or near else "wait", text % names)
 
 
 def _nobody_serves(serving: list[WorkerView]) -> str:
@@ -116,7 +127,7 @@ def _nobody_serves(serving: list[WorkerView]) -> str:
         return _("No worker that serves this class is alive.")
     ready = [worker for worker in serving if worker["state"] == "ready"]
     if not ready:
-        states = ", ".join(f"{worker['id']}: {worker['reason'] or worker['state']}" for worker in serving[:3])
+        states = ", ".join(f"{worker['id']}: {worker['reason'] or worker['state']}" for worker in serving[:_NAMED])
         return _("No worker is ready (%(states)s).") % {"states": states}
     if all(worker["switch"] != State.OPEN for worker in ready):
         return _("Every worker that is ready is paused or draining.")
@@ -140,26 +151,41 @@ def _caps(workers: list[WorkerView]) -> str:
         return ""
     reasons = sorted({worker["cap_reason"] for worker in capped} - {""})
     names = {
+        "workers": ", ".join(worker["id"] for worker in capped[:_NAMED]),
         "cap": sum(worker["cap"] or 0 for worker in capped),
         "limit": sum(worker["max_num_seqs"] for worker in capped),
         "why": f": {'; '.join(reasons)}" if reasons else "",
     }
-    return _(" (held to %(cap)d of %(limit)d sequences%(why)s)") % names
+    return _(" (%(workers)s held to %(cap)d of %(limit)d sequences%(why)s)") % names
 
 
 def _of_workers(workers: list[WorkerView], switched_by: Mapping[str, OperatorAction]) -> Iterator[Trouble]:
     for worker in workers:
-        field = Target(Kind.WORKER, worker["id"]).field
-        names = {"worker": worker["id"], "by": by_whom(switched_by.get(field)), "reason": worker["reason"]}
-        names["requests"] = requests(worker["running"])
+        target = Target(Kind.WORKER, worker["id"])
+        names = {
+            "worker": worker["id"],
+            "by": by_whom(switched_by.get(target.field)),
+            "reason": worker["reason"],
+            "requests": requests(worker["running"]),
+        }
         if worker["state"] == "failed":
-            yield {"key": field, "level": "bad", "text": _("%(worker)s has failed: %(reason)s") % names}
-        elif worker["switch"] == State.PAUSED:
-            text = _("%(worker)s is paused%(by)s: it claims nothing, %(requests)s running to the end.") % names
-            yield {"key": field, "level": "wait", "text": text}
-        elif worker["switch"] == State.DRAINING and worker["running"]:
-            text = _("%(worker)s is draining%(by)s: %(requests)s running to the end.") % names
-            yield {"key": field, "level": "wait", "text": text}
-        elif worker["switch"] == State.DRAINING:
-            text = _("%(worker)s is drained%(by)s: nothing runs on it, it can be stopped.") % names
-            yield {"key": field, "level": "wait", "text": text}
+            yield _trouble(target.field, "bad", _("%(worker)s has failed: %(reason)s") % names)
+        elif worker["switch"] != State.OPEN:
+            yield _trouble(target.field, "wait", _of_switched_worker(worker) % names, target)
+
+
+def _of_switched_worker(worker: WorkerView) -> str:
+    if worker["switch"] == State.PAUSED:
+        return _("%(worker)s is paused%(by)s: it claims nothing, %(requests)s running to the end.")
+    if worker["running"]:
+        return _("%(worker)s is draining%(by)s: %(requests)s running to the end.")
+    return _("%(worker)s is drained%(by)s: nothing runs on it, it can be stopped.")
+
+
+def _of_absent(view: QueuesView) -> Iterator[Trouble]:
+    alive = {worker["id"] for worker in view["workers"]}
+    for field in sorted(view["states"]):
+        kind, _colon, name = field.partition(":")
+        if kind == Kind.WORKER and name not in alive:
+            text = _("%(worker)s is not alive, and will claim nothing when it comes back, until it is opened.")
+            yield _trouble(field, "wait", text % {"worker": name}, Target(Kind.WORKER, name))

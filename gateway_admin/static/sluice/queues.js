@@ -151,8 +151,10 @@ const fillModel = (card, model, state) => {
 };
 
 const fillTrouble = (row, trouble) => {
+  const [kind, target] = trouble.target || ["", ""];
   row.dataset.level = trouble.level;
   write(row, { text: trouble.text });
+  buttons(row, kind, target, target, trouble.target ? "" : "open");
 };
 
 const fillAction = (row, action) => {
@@ -161,7 +163,7 @@ const fillAction = (row, action) => {
 };
 
 const show = (state) => {
-  const quiet = { key: "quiet", level: "good", text: words.quiet };
+  const quiet = { key: "quiet", level: "good", text: words.quiet, target: null };
   const calm = !state.error && state.models.length && !state.troubles.length;
   document.title = state.troubles.length ? `(${state.troubles.length}) ${title}` : title;
   list(document.getElementById("troubles"), "trouble-row", calm ? [quiet] : state.troubles, ({ key }) => key, fillTrouble);

@@ -1,5 +1,6 @@
 """The page "Queues": its figures come out right for a store filled by hand."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -169,7 +170,8 @@ def test_a_switched_queue_is_shown_though_nothing_of_its_model_lives(admin_clien
     valkey.hset("sl:switch", mapping={f"queue:{MODEL}:p2": "paused", "worker:gone": "draining"})
 
     assert ask_queue(admin_client, "p2")["state"] == "paused"
-    assert ask(admin_client)["absent"] == ["gone"]
+    assert ask(admin_client)["troubles"][0]["target"] == ["worker", "gone"]
+    assert "gone is not alive" in troubles(admin_client)["worker:gone"][1]
 
 
 def test_a_word_that_no_script_obeys_is_taken_for_open(admin_client: Client, valkey: "Redis") -> None:
@@ -204,7 +206,7 @@ def test_a_cap_is_named_with_its_reason(admin_client: Client, valkey: "Redis") -
 
     text = troubles(admin_client)[f"queue:{MODEL}:p1"][1]
 
-    assert text.endswith("the worker is full (held to 12 of 32 sequences: time per token over its goal).")
+    assert text.endswith("the worker is full (worker-0 held to 12 of 32 sequences: time per token over its goal).")
 
 
 def test_room_that_is_kept_for_others_is_named(admin_client: Client, valkey: "Redis") -> None:
@@ -289,12 +291,19 @@ def test_the_worst_trouble_comes_first(admin_client: Client, valkey: "Redis") ->
 
 
 def test_troubles_are_told_in_the_operators_language(admin_client: Client, valkey: "Redis") -> None:
-    add_worker(valkey, "worker-0")
+    add_worker(valkey, "w0", cap_reason="")
+    add_worker(valkey, "w1", state="failed")
+    add_worker(valkey, "w2", running=0)
+    add_waiting(valkey, "p0", {"acme": 2}, oldest_ms=9_200)
     add_waiting(valkey, "p1", {"acme": 2}, oldest_ms=4_200)
+    add_waiting(valkey, "p2", {"acme": 2})
+    valkey.hset("sl:switch", mapping={f"queue:{MODEL}:p2": "paused", "worker:w2": "draining", "worker:w9": "paused"})
+    valkey.zadd(f"sl:trial:{MODEL}", {"suspect": 1})
 
-    (trouble,) = ask(admin_client, **{"accept-language": "zh-hans"})["troubles"]
+    texts = [trouble["text"] for trouble in ask(admin_client, **{"accept-language": "zh-hans"})["troubles"]]
 
-    assert "工作进程已满" in trouble["text"]
+    assert len(texts) == 7
+    assert [text for text in texts if re.search("[a-z]{3,}", text.replace("org", ""))] == []
 
 
 def test_without_valkey_the_page_says_so(admin_client: Client, settings: Settings, free_port: int) -> None:

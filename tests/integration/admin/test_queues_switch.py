@@ -40,7 +40,7 @@ def test_reading_what_will_happen_changes_nothing(admin_client: Client, busy: "R
     answer = admin_client.get(reverse("queues-switch"), {**QUEUE, "action": "pause"})
 
     assert "the 17 requests waiting now" in answer.text
-    assert "at most 10 min" in answer.text
+    assert "whatever has waited 10 min is refused" in answer.text
     assert busy.hgetall(SWITCH) == {}
     assert not OperatorAction.objects.exists()
 

@@ -4,10 +4,14 @@ import re
 
 import pytest
 from django.conf import settings
+from django.db.models import Model, TextChoices
 from django.utils import translation
 
+from gateway_admin.models import Action, Kind, OperatorAction, Result, State
+from gateway_admin.queues_page import page_words
 from tenants.models import Tenant, UsageRecord
 
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
 ENTRY = re.compile(r'^msgid "(.+)"\nmsgstr "(.+)"$', re.MULTILINE)
 
 
@@ -25,10 +29,23 @@ def test_the_compiled_catalogue_is_that_of_the_source() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("model", [Tenant, UsageRecord])
-def test_every_field_has_a_chinese_name(model: type[Tenant] | type[UsageRecord]) -> None:
+@pytest.mark.parametrize("model", [Tenant, UsageRecord, OperatorAction])
+def test_every_field_has_a_chinese_name(model: type[Model]) -> None:
     shown = [field for field in model._meta.concrete_fields if field.editable and not field.primary_key]
 
     with translation.override("zh-hans"):
         english = [field.name for field in shown if re.fullmatch(r"[a-zA-Z ]+", str(field.verbose_name))]
     assert english == []
+
+
+@pytest.mark.parametrize("choices", [Kind, State, Action, Result])
+def test_every_choice_has_a_chinese_name(choices: type[TextChoices]) -> None:
+    with translation.override("zh-hans"):
+        assert [label for label in choices.labels if not CHINESE.search(str(label))] == []
+
+
+def test_the_words_of_the_queues_page_are_chinese() -> None:
+    with translation.override("zh-hans"):
+        words = page_words()
+        texts = [text for entry in words.values() for text in (entry.values() if isinstance(entry, dict) else [entry])]
+        assert [text for text in texts if not CHINESE.search(str(text))] == []
