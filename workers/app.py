@@ -23,7 +23,12 @@ def own_queue_name(worker_id: str) -> str:
     return f"sluice.worker.{worker_id}"
 
 
-app = Celery("sluice", broker=config.broker_url, backend=config.result_url, include=["workers.tasks", "workers.slices"])
+app = Celery(
+    "sluice",
+    broker=config.broker_url,
+    backend=f"workers.results:ChordResults+{config.result_url}",
+    include=["workers.tasks", "workers.slices"],
+)
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],
