@@ -93,8 +93,8 @@ class Supervisor:
         self._signals.sleep(min(waits, default=None))
 
     def _looks_for_somebody(self) -> bool:
-        """Whether a service runs whose coming up no signal will tell."""
-        return any(child.pid and not child.is_up and child.unit.is_up for child in self._family)
+        """Whether a service is still to come up, which no signal will tell."""
+        return any(child.unit.is_up and not child.is_up for child in self._family)
 
     def _note_up(self, child: Child) -> None:
         if child.unit.is_up:

@@ -165,15 +165,12 @@ def test_children_do_not_outlive_a_killed_supervisor(
 def test_a_unit_that_joins_delays_nothing_and_is_told_when_it_is_up(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    late = tmp_path / "late"
+    before, late = tmp_path / "before", tmp_path / "late"
+    wait = f"while ! test -e {tmp_path}/go; do sleep 0.1; done; touch {late}; sleep 60"
     process = start(
         script("first", "sleep 60"),
-        script(
-            "joining",
-            f"while ! test -e {tmp_path}/go; do sleep 0.1; done; touch {late}; sleep 60",
-            joins="",
-            up_file=str(late),
-        ),
+        script("before", f"touch {before}; sleep 60", joins="", up_file=str(before)),
+        script("joining", wait, joins="", up_file=str(late), after="before"),
     )
     wait_up(tmp_path)
     assert not late.exists()
