@@ -119,21 +119,25 @@ end
 -- The item near the head whose prefix is best known here; the head itself once it was passed over too often.
 local function next_of(class)
   local head, head_item = head_of(class)
-  if not head or not slack or class.urgent then return head, head_item, 0 end
+  if not head or not slack or class.urgent or redis.call('EXISTS', 'sl:prefixed:' .. class.queue) == 0 then
+    return head, head_item, 0
+  end
   local best, best_item, best_depth = head, head_item, depth_on(wid, head_item.prefix)
   if tonumber(head_item.passed or 0) >= MAX_PASSED then return best, best_item, best_depth end
   local home = home_of(class, head_item, best_depth)
   if home then homes[#homes + 1] = home; best = nil end
   for _, near in ipairs(near_head(class)) do
-    local item = near[1] ~= head and living(near[1], class.queue, near[2])
-    if item then
-      local depth = depth_on(wid, item.prefix)
-      if (best and depth > best_depth) or (not best and not home_of(class, item, depth)) then
-        best, best_item, best_depth = near[1], item, depth
+    local prefix, t_ready = unpack(redis.call('HMGET', 'sl:item:' .. near[1], 'prefix', 't_ready'))
+    if near[1] ~= head and t_ready then
+      local depth = depth_on(wid, prefix)
+      if (best and depth > best_depth) or (not best and not home_of(class, {prefix = prefix, t_ready = t_ready}, depth)) then
+        best, best_item, best_depth = near[1], near, depth
       end
     end
   end
   if not best then return nil end
+  if best ~= head then best_item = living(best, class.queue, best_item[2]) end
+  if not best_item then return head, head_item, depth_on(wid, head_item.prefix) end
   if best ~= head then redis.call('HINCRBY', 'sl:item:' .. head, 'passed', 1) end
   return best, best_item, best_depth
 end
@@ -180,7 +184,6 @@ local function take(rid, item, need, prefill, out_of_turn)
   if item.charged ~= '1' then charge(item, COST_PROMPT * tonumber(item.prompt), now) end
   note_served(item.prefix)
   redis.call('LPUSH', 'sl:waits:' .. queue, now - tonumber(item.t_ready))
-  redis.call('LTRIM', 'sl:waits:' .. queue, 0, 499)
   for _, class in ipairs(classes) do
     class.seats = class.seats - tonumber(item.seqs)
     class.aged_seats = class.aged_seats - tonumber(item.seqs)
@@ -243,6 +246,7 @@ end
 for _, home in ipairs(homes) do other(home) end
 for index, class in ipairs(classes) do
   local left = redis.call('ZCARD', 'sl:ready:' .. class.queue)
+  if #taken > 0 then redis.call('LTRIM', 'sl:waits:' .. class.queue, 0, 499) end
   redis.call('HSET', 'sl:room:' .. class.queue, wid, index >= blocked_from and 0 or math.max(0, class.seats))
   if left > 0 and not class.paused then
     local room, rooms = 0, redis.call('HGETALL', 'sl:room:' .. class.queue)

@@ -12,6 +12,7 @@
 --   sl:taken:<model>         string  items taken so far: every so many goes to who waited longest (ageing)
 --   sl:trial:<model>         zset    rid -> ms: suspects, which were on an engine when it died
 --   sl:bytes:<queue>         string  bytes of the bodies that wait
+--   sl:prefixed:<queue>      string  items that wait and whose prompt is long enough to have a named prefix
 --   sl:expect:<model>        hash    class -> output tokens of a sequence, smoothed
 --   sl:rung:<queue>          string  a ticket is under way (expires, in case it was lost)
 --   sl:deadlines             zset    rid -> ms at which a waiting item is refused
@@ -95,8 +96,8 @@ local function charge(item, cost, now)
     redis.call('ZADD', idle, tostring(base + amount), item.tenant)
   end
   local tokens = 'sl:tokens:' .. math.floor(now / 60000)
-  redis.call('HINCRBYFLOAT', tokens, item.model .. '|' .. item.class .. '|' .. item.tenant, tostring(cost))
-  redis.call('PEXPIRE', tokens, 900000)
+  local sum = redis.call('HINCRBYFLOAT', tokens, item.model .. '|' .. item.class .. '|' .. item.tenant, tostring(cost))
+  if tonumber(sum) == cost then redis.call('PEXPIRE', tokens, 900000) end
 end
 
 local function enter_queue(rid, item, now)
@@ -110,6 +111,7 @@ local function enter_queue(rid, item, now)
   redis.call('ZADD', 'sl:ready:' .. queue, now, rid)
   redis.call('ZADD', 'sl:line:' .. queue .. ':' .. item.tenant, item.order, rid)
   redis.call('INCRBY', 'sl:bytes:' .. queue, item.size)
+  if item.prefix ~= '' then redis.call('INCR', 'sl:prefixed:' .. queue) end
 end
 
 -- Keep the counter of a tenant that waits for nothing more: what it still runs is charged to it, floor or no floor.
@@ -124,11 +126,11 @@ end
 
 local function leave_queue(rid, item)
   local queue = queue_of(item)
-  redis.call('ZREM', 'sl:trial:' .. item.model, rid)
-  if redis.call('ZREM', 'sl:ready:' .. queue, rid) == 0 then return end
+  if redis.call('ZREM', 'sl:ready:' .. queue, rid) == 0 then redis.call('ZREM', 'sl:trial:' .. item.model, rid); return end
   local line = 'sl:line:' .. queue .. ':' .. item.tenant
   redis.call('ZREM', line, rid)
   if redis.call('DECRBY', 'sl:bytes:' .. queue, item.size) <= 0 then redis.call('DEL', 'sl:bytes:' .. queue) end
+  if item.prefix ~= '' and redis.call('DECR', 'sl:prefixed:' .. queue) <= 0 then redis.call('DEL', 'sl:prefixed:' .. queue) end
   if redis.call('ZCARD', line) == 0 then leave_turn(queue, item.tenant) end
 end
 
