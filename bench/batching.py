@@ -120,8 +120,8 @@ REAL = (
         "vllm",
         Config(engine="vllm", max_num_seqs=64, probe_interval_s=0),
         (
-            Load("vLLM, closed loop of 32", ALL, _LONG, clients=32, stretch=1.5),
-            Load("vLLM, closed loop of 64", ALL, _LONG, clients=64, stretch=2.25),
+            Load("vLLM, closed loop of 32", ALL, _LONG, clients=32, stretch=2),
+            Load("vLLM, closed loop of 64", (ALONE, SLUICE, DIRECT), _LONG, clients=64, stretch=2),
         ),
     ),
 )
