@@ -5,9 +5,14 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import batching, engine, gateway_cost
+from bench import batching, engine, equal_prefixes, gateway_cost
 
-BENCHMARKS = {"gateway_cost": gateway_cost.main, "engine": engine.main, "batching": batching.main}
+BENCHMARKS = {
+    "equal_prefixes": equal_prefixes.main,
+    "gateway_cost": gateway_cost.main,
+    "engine": engine.main,
+    "batching": batching.main,
+}
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ class BlockPool:
         return [self._take_one() for _ in range(count)]
 
     def publish(self, block: int, content: bytes) -> None:
-        """Make a held, fully computed block findable by the hash of its content."""
+        """Make a held block findable by the hash of its content, computed in the step being planned at the latest."""
         if content not in self._cached and self._content[block] is None:
             self._content[block] = content
             self._cached[content] = block

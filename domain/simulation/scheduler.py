@@ -58,6 +58,9 @@ class Scheduler(Generic[Owner]):
 
     ``plan`` chooses the next step, ``commit`` applies it; between the two the caller lets the step's time pass, and
     sequences may be added or aborted meanwhile. Among equal priorities the order is first come, first served.
+
+    Full blocks of a prompt are published when the step that computes them is planned, as in vLLM: each layer writes the
+    keys and values of all tokens of a step before any of them looks back, so equal prompts of one step share them.
     """
 
     def __init__(self, pool: BlockPool, max_num_seqs: int, max_num_batched_tokens: int) -> None:
@@ -114,8 +117,7 @@ class Scheduler(Generic[Owner]):
             chunk = self._chunk(sequence, step, now_s)
             if chunk <= 0 or not self._grow(sequence, chunk, step):
                 continue
-            step.chunks.append((sequence, chunk))
-            step.tokens += chunk
+            self._put(step, sequence, chunk)
         # Who was just preempted does not come back in the same step, unless the step would be empty.
         if self.waiting and (preempted == self.preemptions or not step.chunks):
             self._admit(step, now_s)
@@ -128,8 +130,6 @@ class Scheduler(Generic[Owner]):
             if sequence.gone:
                 continue
             sequence.computed += chunk
-            if sequence.published < len(sequence.hashes):
-                self._publish(sequence)
             if sequence.computed == sequence.prompt_tokens + sequence.produced:
                 sequence.produced += 1
                 advanced.append(sequence)
@@ -162,6 +162,7 @@ class Scheduler(Generic[Owner]):
             if sequence is victim:
                 del step.chunks[index]
                 step.tokens -= chunk
+                # A block that this chunk published is its last one, the first to be evicted for whom it made room.
                 break
         self._free(victim)
         victim.computed = victim.published = 0
@@ -183,8 +184,15 @@ class Scheduler(Generic[Owner]):
             self.running.append(sequence)
             sequence.blocks += blocks
             if chunk:
-                step.chunks.append((sequence, chunk))
-                step.tokens += chunk
+                self._put(step, sequence, chunk)
+
+    def _put(self, step: Step[Owner], sequence: Sequence[Owner], chunk: int) -> None:
+        step.chunks.append((sequence, chunk))
+        step.tokens += chunk
+        full = min((sequence.computed + chunk) // self.pool.block_size, len(sequence.hashes))
+        for index in range(sequence.published, full):
+            self.pool.publish(sequence.blocks[index], sequence.hashes[index])
+        sequence.published = max(sequence.published, full)
 
     def _share_prefix(self, sequence: Sequence[Owner]) -> None:
         # The last token of the prompt is always computed: its result is the first token of the answer.
@@ -194,12 +202,6 @@ class Scheduler(Generic[Owner]):
         sequence.computed = len(sequence.blocks) * self.pool.block_size
         if not sequence.preemptions:
             sequence.cached_tokens = sequence.computed
-
-    def _publish(self, sequence: Sequence[Owner]) -> None:
-        full = min(sequence.computed // self.pool.block_size, len(sequence.hashes))
-        for index in range(sequence.published, full):
-            self.pool.publish(sequence.blocks[index], sequence.hashes[index])
-        sequence.published = max(sequence.published, full)
 
     def _free(self, sequence: Sequence[Owner]) -> None:
         self.pool.release(sequence.blocks)

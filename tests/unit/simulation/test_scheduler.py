@@ -86,6 +86,18 @@ def test_an_equal_prefix_is_computed_once() -> None:
     assert planned.tokens == 4
 
 
+def test_equal_prompts_of_one_step_are_computed_once() -> None:
+    scheduler = scheduler_of(budget=64)
+    sequences = [sequence_of(name, prompt=13, salt="s") for name in "abc"]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    planned = scheduler.plan(0.0)
+
+    assert [sequence.cached_tokens for sequence in sequences] == [0, 12, 12]
+    assert planned.tokens == 13 + 1 + 1
+    assert [sequence.owner for sequence in scheduler.commit(planned)] == ["a", "b", "c"]
+
+
 def test_the_less_urgent_gives_up_its_blocks() -> None:
     scheduler = scheduler_of(blocks=8, budget=64)
     low, high = (
@@ -237,6 +249,44 @@ def _check_blocks(scheduler: Scheduler[int]) -> None:
     for sequence in scheduler.running:
         assert len(set(sequence.blocks)) == len(sequence.blocks)
         assert len(sequence.blocks) * BLOCK >= sequence.computed
+
+
+def test_a_block_of_the_step_in_which_its_sequence_is_preempted_cannot_be_found() -> None:
+    scheduler = scheduler_of(blocks=6)
+    low, high = sequence_of("low", prompt=16, target=1, priority=20), sequence_of("high", prompt=8, target=4)
+    low.ready_at_s = 2.0
+    scheduler.add(low)
+    step(scheduler, 0.0)  # all but its last token
+    scheduler.add(high)
+    step(scheduler, 1.0)
+    planned = scheduler.plan(2.0)
+
+    assert [sequence.owner for sequence, _ in planned.chunks] == ["high"]
+    assert low.preemptions == 1
+    assert len(scheduler.pool.share(low.hashes)) == 3
+
+
+@settings(max_examples=300, deadline=None)
+@given(LOADS, st.integers(11, 20), st.integers(2, 6), st.integers(1, 24))
+def test_no_prefix_is_found_that_was_not_computed(loads: list[Load], blocks: int, seats: int, budget: int) -> None:
+    scheduler: Scheduler[int] = Scheduler(BlockPool(blocks, BLOCK), seats, budget)
+    sequences = [
+        Sequence(index, load.prompt, load.target, load.priority, prefix_hashes(b"x" * load.prompt, str(load.salt), 4))
+        for index, load in enumerate(loads)
+    ]
+    computed: set[bytes] = set()
+    for now in range(100):
+        for load, sequence in zip(loads, sequences, strict=True):
+            if load.arrives == now:
+                scheduler.add(sequence)
+        planned = scheduler.plan(float(now))
+        scheduler.commit(planned)
+        for sequence, _ in planned.chunks:
+            computed.update(sequence.hashes[: sequence.computed // BLOCK])
+        for sequence in sequences:
+            found = scheduler.pool.share(sequence.hashes)
+            scheduler.pool.release(found)
+            assert computed.issuperset(sequence.hashes[: len(found)])
 
 
 @given(st.integers(2, 12), st.integers(1, 3))
