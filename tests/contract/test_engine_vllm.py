@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,11 @@ import pytest_asyncio
 from engine_client import Reply, ask, chat, completion, opened
 
 from domain.config import Config
+from domain.qos import POLICIES, QosClass
 from workers.engines.factory import make_engine
 from workers.engines.known_answer import Reference
 from workers.engines.port import Engine, EngineDead, RequestRejected
+from workers.engines.vllm_arguments import PROBE_SEQS
 
 pytestmark = [
     pytest.mark.vllm,
@@ -170,6 +172,42 @@ async def test_without_a_reference_the_probe_asks_for_finite_numbers(
     monkeypatch.setattr(vllm, "_reference", None)
 
     await vllm.probe()
+
+
+# --- priorities ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_more_urgent_class_gets_the_next_seat_and_takes_none_away(vllm: Any) -> None:
+    events: list[tuple[str, str]] = []
+    preemptions = vllm.room().preemptions
+
+    async def follow(name: str, qos_class: QosClass, tokens: int) -> None:
+        job = replace(chat(name, max_tokens=tokens), priority=POLICIES[qos_class].engine_priority)
+        async with aclosing(opened(vllm, job)) as frames:
+            await anext(frames)
+            events.append(("began", name))
+            _ = [frame async for frame in frames]
+        events.append(("ended", name))
+
+    names = [f"seat {number}" for number in range(BATCH + PROBE_SEQS)]
+    tasks = [asyncio.create_task(follow(name, QosClass.P2, 40 + 2 * index)) for index, name in enumerate(names)]
+    await _until(lambda: len(events) == len(names))
+    for held, (name, qos_class) in enumerate((("patient", QosClass.P2), ("urgent", QosClass.P0)), len(names) + 1):
+        tasks.append(asyncio.create_task(follow(name, qos_class, 4)))
+        await _until(lambda held=held: vllm._llm.output_processor.get_num_unfinished_requests() == held)
+    await asyncio.gather(*tasks)
+
+    assert vllm.room().preemptions == preemptions
+    first_end = next(index for index, (what, _) in enumerate(events) if what == "ended")
+    assert first_end < events.index(("began", "urgent")) < events.index(("began", "patient"))
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    for _ in range(LOOKS):
+        if true():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it never came to that")
 
 
 # --- hostile bodies -----------------------------------------------------------------------------------------------
