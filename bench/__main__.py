@@ -5,13 +5,14 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import batching, engine, equal_prefixes, gateway_cost
+from bench import batching, engine, equal_prefixes, gateway_cost, padding
 
 BENCHMARKS = {
     "equal_prefixes": equal_prefixes.main,
     "gateway_cost": gateway_cost.main,
     "engine": engine.main,
     "batching": batching.main,
+    "padding": padding.main,
 }
 
 

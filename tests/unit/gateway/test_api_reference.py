@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.errors import TABLE, Refusal
-from gateway.schema import ChatRequest, CompletionsRequest
+from gateway.schema import ChatRequest, CompletionsRequest, EmbeddingsRequest
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 
@@ -19,6 +19,6 @@ def test_every_refusal_has_its_row(why: Refusal) -> None:
     assert f"| {entry.status} | {code} | `{why.value}` | {entry.message} |" in PAGE
 
 
-@pytest.mark.parametrize("request_type", [ChatRequest, CompletionsRequest])
+@pytest.mark.parametrize("request_type", [ChatRequest, CompletionsRequest, EmbeddingsRequest])
 def test_every_field_is_explained(request_type: type[msgspec.Struct]) -> None:
     assert [name for name in request_type.__struct_fields__ if f"`{name}" not in PAGE] == []
