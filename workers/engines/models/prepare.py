@@ -15,7 +15,6 @@ from typing import Protocol
 
 from domain.config import Config
 from workers.engines.known_answer import REFERENCE_NAME, Reference, load_reference, save_reference
-from workers.engines.known_embeddings import KNOWN_EMBEDDINGS_NAME, save_known_embeddings
 from workers.engines.models import minilm, smollm2
 from workers.engines.models.package import PreparationError
 
@@ -126,6 +125,7 @@ def _make(source: Source, directory: Path, progress: Progress) -> None:
 def _make_known_answers(directory: Path, progress: Progress) -> None:
     """Those of a model that embeds, or of one that generates."""
     if json.loads((directory / "config.json").read_text(encoding="utf-8")).get("model_type") == "bert":
+        from workers.engines.known_embeddings import KNOWN_EMBEDDINGS_NAME, save_known_embeddings
         from workers.engines.models.embedding_reference import make_known_embeddings
 
         save_known_embeddings(directory / KNOWN_EMBEDDINGS_NAME, make_known_embeddings(directory))
