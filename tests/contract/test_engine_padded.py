@@ -38,9 +38,9 @@ STEPS = 400
 async def engine() -> AsyncIterator[PaddedEngine]:
     made = make_engine(CONFIG)
     assert isinstance(made, PaddedEngine)
-    await made.start()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # several would wait for each other by spinning, on cores that other tests need
+    await made.start()
     yield made
     torch.set_num_threads(threads)
     await made.stop()
