@@ -13,7 +13,7 @@ from domain.retry import delay_ms
 from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.relay import End, Relay
-from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
+from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
 from gateway.tier import tier_member, with_tier
 from tracing import logs, metrics
@@ -149,10 +149,12 @@ class Answer:
         if so_far.finished == self._item.sequences:
             await self._complete(so_far)
             return
-        if so_far.started and not (so_far.plain and self._item.sequences == 1):
+        goes_on = so_far.plain and self._item.sequences == 1 and can_go_on(self._item.body)
+        if so_far.started and not goes_on:
             self._fail_here(f"the engine was lost ({cause}) and this kind of answer cannot be continued")
             return
-        tokens = relay.usage.completion_tokens if so_far.text else 0
+        ids = relay.delivered_ids  # some may not show in the text yet: half a character
+        tokens = relay.usage.completion_tokens if so_far.text or ids else 0
         log.info(
             "item_goes_elsewhere",
             request_id=relay.request_id,
@@ -161,7 +163,7 @@ class Answer:
             delivered_tokens=tokens,
         )
         await asyncio.sleep(delay_ms(self._item.qos_class, relay.attempt) / 1000)
-        await self._requeue(so_far.text, tokens)
+        await self._requeue(so_far.text, tokens, ids)
         self._skip_role = so_far.started
 
     async def _complete(self, so_far: Delivered) -> None:
@@ -171,16 +173,11 @@ class Answer:
             await self._write_frames([usage_chunk(self._relay.delivered[0], self._relay.usage)])
         self._relay.end = End(Outcome.COMPLETED, 200)
 
-    async def _requeue(self, text: str, tokens: int) -> None:
+    async def _requeue(self, text: str, tokens: int, ids: bytes) -> None:
         relay, item = self._relay, self._item
         try:
             state = await self._runtime.ready.requeue(
-                item.request_id,
-                self._runtime.gateway_id,
-                relay.attempt,
-                text,
-                tokens,
-                relay.delivered_ids if text else b"",
+                item.request_id, self._runtime.gateway_id, relay.attempt, text, tokens, ids
             )
         except (RedisError, OSError) as error:
             self._fail_here(f"the ready set does not answer ({error})")

@@ -44,6 +44,16 @@ def read_delivered(frames: list[bytes]) -> Delivered:
     return Delivered("".join(text), finished, plain, bool(frames), counted)
 
 
+def can_go_on(body: bytes) -> bool:
+    """Whether another engine can go on in the middle of an answer to ``body``.
+
+    Not where a grammar constrains it: an engine would begin the grammar anew at the seam.
+    """
+    asked = orjson.loads(body)
+    kind = (asked.get("response_format") or {}).get("type", "text")
+    return kind == "text" and not asked.get("structured_outputs")
+
+
 def usage_chunk(frame: bytes, usage: Usage) -> bytes:
     """The chunk with the usage, made like ``frame``, for an answer whose engine was lost just before it."""
     head = orjson.loads(frame)

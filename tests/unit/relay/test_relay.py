@@ -10,8 +10,8 @@ from gateway.relay import Relay
 from workers import wire
 
 
-def frame(sequence: int, data: bytes = b"{}", attempt: int = 0) -> wire.Event:
-    return wire.unpack(wire.pack([["r", attempt, sequence, "F", data, 7, sequence + 1]]))[0]
+def frame(sequence: int, data: bytes = b"{}", attempt: int = 0, ids: tuple[int, ...] = ()) -> wire.Event:
+    return wire.unpack(wire.pack([["r", attempt, sequence, "F", data, 7, sequence + 1, wire.pack_ids(ids)]]))[0]
 
 
 def event(*parts: object) -> wire.Event:
@@ -26,6 +26,29 @@ def test_frames_come_out_in_order_and_count_as_delivered() -> None:
     assert relay.take() == []
     assert relay.delivered == [b"0", b"1", b"2"]
     assert relay.usage == Usage(7, 0, 3)
+
+
+def test_the_ids_of_all_tokens_are_kept_over_all_attempts() -> None:
+    relay = Relay("r")
+    relay.accept(frame(0, ids=(5,)))
+    relay.accept(event(1, -1, "L", "worker_lost"))
+    relay.accept(wire.unpack(wire.pack([["r", 1, 0, "F", b"{}", 7, 3, wire.pack_ids((2**32 - 1, 7))]]))[0])
+    assert wire.unpack_ids(relay.delivered_ids) == (5, 2**32 - 1, 7)
+
+
+def test_ids_that_do_not_account_for_every_token_are_not_used() -> None:
+    relay = Relay("r")
+    relay.accept(frame(0, ids=(5,)))
+    relay.accept(frame(1))
+    assert relay.delivered_ids == b""
+
+
+def test_a_whole_answer_that_starts_again_has_delivered_nothing() -> None:
+    relay = Relay("r")
+    relay.accept(frame(0, ids=(5,)))
+    relay.take()
+    relay.forget()
+    assert (relay.delivered, relay.delivered_ids) == ([], b"")
 
 
 def test_a_frame_that_comes_twice_is_seen_once() -> None:

@@ -1,9 +1,10 @@
 """What an answer that lost its engine can go on from."""
 
 import orjson
+import pytest
 
 from domain.usage import Usage
-from gateway.resume import Delivered, only_role, read_delivered, usage_chunk
+from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 
 
 def chat(delta: dict[str, object], finish: str | None = None, index: int = 0, **more: object) -> bytes:
@@ -65,3 +66,18 @@ def test_a_missing_chunk_of_usage_is_made_like_the_others() -> None:
         "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
     }
     assert read_delivered([orjson.dumps(made)]).counted
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"response_format": None}, True),
+        ({"response_format": {"type": "text"}}, True),
+        ({"response_format": {"type": "json_object"}}, False),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}, False),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, False),
+    ],
+)
+def test_an_answer_under_a_grammar_cannot_go_on_in_its_middle(fields: dict[str, object], expected: bool) -> None:
+    assert can_go_on(orjson.dumps({"model": "m", **fields})) is expected
