@@ -1,5 +1,6 @@
 """The ready set over Redis: every step of an item's life is one atomic script."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -11,6 +12,13 @@ from workers.ready import scripts
 from workers.ready.item import Admitted, Affinity, Claim, Ending, NewItem, Refused, Room, decode_claimed
 
 EMPTY = b""
+
+MAX_CALLS = 64
+"""Calls under way at once. In a burst the others wait their turn: redis-py refuses whoever finds its pool of 100
+connections in use."""
+
+MAX_TURN_S = 5.0
+"""A call that has waited so long for its turn fails: the store is away or cannot keep up."""
 
 
 class Pipeline(Protocol):
@@ -71,11 +79,12 @@ def claim_arguments(worker_id: str, model: str, batch_id: str, room: Room, affin
 class ReadySet:
     """All that gateways and workers do to items. Every method is one round trip.
 
-    Raises (all methods): ``redis.exceptions.RedisError`` when Redis does not answer.
+    Raises (all methods): ``redis.exceptions.RedisError`` or ``OSError`` when Redis does not answer.
     """
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
+        self._calls = asyncio.Semaphore(MAX_CALLS)
         self._scripts = {name: redis.register_script(scripts.source(name)) for name in scripts.NAMES}
 
     async def load(self) -> None:
@@ -185,7 +194,12 @@ class ReadySet:
         return bool(await self._run("gateway_beat", gateway_id, lease_ms))
 
     async def _run(self, name: str, *args: Any) -> Any:
-        return await self._scripts[name](args=args)
+        async with asyncio.timeout(MAX_TURN_S):
+            await self._calls.acquire()
+        try:
+            return await self._scripts[name](args=args)
+        finally:
+            self._calls.release()
 
 
 def worker_state_arguments(
