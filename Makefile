@@ -1,4 +1,4 @@
-# make up | down | test | check | bench | format | clean
+# make up | down | test | check | bench | verify | format | clean
 # ARGS goes to the program behind the target: make up ARGS="--engine simulator --port 18101 --data-dir D"
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -12,7 +12,7 @@ PRODUCTION = SLUICE_DATA_DIR=.venv/check-data SLUICE_PRODUCTION=true SLUICE_HTTP
 	SLUICE_SECRET_KEY=$$($(VENV_PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))')
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check bench format clean install-dev
+.PHONY: help up down test check bench verify format clean install-dev
 
 help:
 	@echo "make up      install, start everything, print how to use it (Ctrl-C stops it)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test    all tests, real engine and browser included"
 	@echo "make check   lint, types, import rules, migrations, settings, YAML"
 	@echo "make bench   the figures of the README"
+	@echo "make verify  whether an engine answers the same alone and batched"
 	@echo "make format  format the code"
 	@echo "make clean   remove the environment and all caches, never data"
 
@@ -53,6 +54,9 @@ check: install-dev
 
 bench: install-dev
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m bench $(ARGS)
+
+verify: install-dev
+	@HF_HUB_OFFLINE=1 $(VENV_PYTHON) manage.py verify $(ARGS)
 
 format:
 	$(VENV_PYTHON) -m ruff check --fix .
