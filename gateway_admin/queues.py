@@ -178,7 +178,7 @@ def _window(fields: dict[str, str]) -> WindowView | None:
 
 
 def _read_tokens(redis: "Redis", now_s: int) -> Mapping[str, Mapping[str, float]]:
-    """Tokens of the last five minutes, by queue and tenant; the minute at the far end counts for what is left of it."""
+    # The minute at the far end counts for the part of it that is less than five minutes ago.
     minute, second = divmod(now_s, 60)
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for back in range(_SHARE_WINDOW_MIN + 1):
@@ -211,6 +211,8 @@ def _add_shares(redis: "Redis", queue: QueueView, tokens: Mapping[str, float]) -
         for tenant in shown:
             pipe.zcard(f"sl:line:{name}:{tenant}")
         waiting = cast("list[int]", pipe.execute())
+    # An estimate that was corrected downwards in a later minute can leave less than nothing.
+    tokens = {tenant: max(0.0, got) for tenant, got in tokens.items()}
     total = sum(tokens.values())
     queue["shares"] = [
         {"tenant": tenant, "tokens": got, "share": got / total if got else 0.0, "waiting": count}

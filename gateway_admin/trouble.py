@@ -53,7 +53,8 @@ def _of_model(
 ) -> Iterator[Trouble]:
     for queue in model["queues"]:
         serving = [worker for worker in workers if queue["qos_class"] in worker["classes"]]
-        trouble = _switched(queue, switched_by) or _late(queue, serving, limits[queue["qos_class"]])
+        kept = max((other["room"] for other in model["queues"] if other["qos_class"] < queue["qos_class"]), default=0)
+        trouble = _switched(queue, switched_by) or _late(queue, serving, limits[queue["qos_class"]], kept)
         if trouble is not None:
             yield trouble
     if model["on_trial"]:
@@ -93,7 +94,7 @@ def _switched(queue: QueueView, switched_by: Mapping[str, OperatorAction]) -> Tr
     return _trouble(target.field, "bad" if stuck else "wait", text % names, target)
 
 
-def _late(queue: QueueView, serving: list[WorkerView], limits: LimitsView) -> Trouble | None:
+def _late(queue: QueueView, serving: list[WorkerView], limits: LimitsView, kept: int) -> Trouble | None:
     if not queue["waiting"]:
         return None
     target = _queue_target(queue)
@@ -117,7 +118,7 @@ def _late(queue: QueueView, serving: list[WorkerView], limits: LimitsView) -> Tr
         "tolerated": duration(limits["tolerated_ms"]),
         "deadline": duration(limits["deadline_ms"]),
         "p95": duration(waits["p95_ms"]) if waits else "",
-        "cause": stuck or _why_late(queue, serving),
+        "cause": stuck or _why_late(queue, serving, kept),
     }
     return _trouble(target.field, "bad" if stuck or near else "wait", text % names)
 
@@ -134,15 +135,27 @@ def _nobody_serves(serving: list[WorkerView]) -> str:
     return ""
 
 
-def _why_late(queue: QueueView, serving: list[WorkerView]) -> str:
+def _why_late(queue: QueueView, serving: list[WorkerView], kept: int) -> str:
     open_ones = [worker for worker in serving if worker["state"] == "ready" and worker["switch"] == State.OPEN]
-    if queue["room"] > 0:
+    count, room = len(open_ones), queue["room"]
+    names = {"count": count, "cap": _caps(open_ones), "kept": kept, "room": room}
+    if room >= queue["waiting"]:
         text = _("there is room for %(room)d, but no worker has claimed it yet; a request may need more at once.")
-        return text % {"room": queue["room"]}
-    if any(worker["free_seqs"] > 0 for worker in open_ones):
-        return _("what is free is kept for more urgent classes.")
-    text = ngettext("the worker is full%(cap)s.", "all %(count)d workers are full%(cap)s.", len(open_ones))
-    return text % {"count": len(open_ones), "cap": _caps(open_ones)}
+    elif room:
+        text = ngettext(
+            "the worker has room for only %(room)d%(cap)s.",
+            "all %(count)d workers together have room for only %(room)d%(cap)s.",
+            count,
+        )
+    elif kept:
+        text = ngettext(
+            "the worker is full%(cap)s but for %(kept)d kept free for more urgent classes.",
+            "all %(count)d workers are full%(cap)s but for %(kept)d kept free for more urgent classes.",
+            count,
+        )
+    else:
+        text = ngettext("the worker is full%(cap)s.", "all %(count)d workers are full%(cap)s.", count)
+    return text % names
 
 
 def _caps(workers: list[WorkerView]) -> str:
@@ -187,5 +200,5 @@ def _of_absent(view: QueuesView) -> Iterator[Trouble]:
     for field in sorted(view["states"]):
         kind, _colon, name = field.partition(":")
         if kind == Kind.WORKER and name not in alive:
-            text = _("%(worker)s is not alive, and will claim nothing when it comes back, until it is opened.")
+            text = _("%(worker)s is not alive, and will claim nothing if it comes back, until it is opened.")
             yield _trouble(field, "wait", text % {"worker": name}, Target(Kind.WORKER, name))

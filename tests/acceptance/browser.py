@@ -106,7 +106,7 @@ class Operator:
 
     def picture(self, name: str, *, whole: bool = False) -> None:
         if whole:
-            height = self.driver.execute_script("return document.getElementById('content').scrollHeight + 160")
+            height = self.driver.execute_script("return document.getElementById('content').scrollHeight + 320")
             self.driver.set_window_size(1400, max(1000, height))
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 

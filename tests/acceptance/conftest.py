@@ -1,5 +1,6 @@
 """Instances that acceptance tests share."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -26,6 +27,23 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
     options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "16", "--no-flower")
     environ = {"SLUICE_KEEP_ALIVE_S": "0.5"}
     with stack.start(data_dir, *options, "--gateways", "2", "--workers", "2", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
+    """Three workers of 8 sequences and one for P0 alone on a core of its own; tight bounds on what may wait."""
+    data_dir = tmp_path_factory.mktemp("trio") / "data"
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "8", "--no-flower")
+    p0_options = ("--p0-workers", "1", "--p0-cores", str(min(os.sched_getaffinity(0))))
+    environ = {
+        "SLUICE_MAX_WAITING_P0": "3",
+        "SLUICE_MAX_WAITING_P2_MIB": "1",
+        "SLUICE_QUEUE_DEADLINE_P2_MS": "6000",
+        "SLUICE_AGEING_P2_MS": "1000",
+        "SLUICE_WINDOW_MAX_ITEMS": "6",
+    }
+    with stack.start(data_dir, *options, "--workers", "3", *p0_options, environ=environ) as running:
         yield running
 
 

@@ -20,14 +20,14 @@ export const percent = (share) => `${short.format(share * 100)} %`;
 
 export const say = (text, parts) => text.replace(/{(\w+)}/g, (_whole, name) => parts[name]);
 
-// A bar of `used` in `total`; `mark`, where given, is a line at that value.
-export const meter = (used, total, mark = null) => {
+// A bar of `used` in `total`, in another colour where that is nearly all; `mark`, where given, is a line at that value.
+export const meter = (used, total, mark = null, warns = true) => {
   const whole = document.createElement("span");
   whole.className = "sluice-bar";
   const part = document.createElement("span");
   const share = total ? Math.min(1, used / total) : 0;
   part.style.width = `${(share * 100).toFixed(1)}%`;
-  part.className = share >= 0.9 ? "sluice-full" : "";
+  part.className = warns && share >= 0.9 ? "sluice-full" : "";
   whole.append(part);
   if (mark !== null && total) {
     const line = document.createElement("i");

@@ -61,7 +61,7 @@ const fillShare = (row, share) => {
     share.waiting ? say(words.waiting, { count: numbers.format(share.waiting) }) : "",
   ];
   write(row, { tenant: share.tenant, share: percent(share.share), more: notes.filter(Boolean).join(" · ") });
-  draw(row, { share: meter(share.share, 1) });
+  draw(row, { share: meter(share.share, 1, null, false) });
 };
 
 const sharesOf = (queue, weights) => {
@@ -106,14 +106,14 @@ const fillQueue = (card, queue, state) => {
   buttons(card, "queue", target, `${name} · ${queue.model}`, queue.state);
 };
 
-const sequences = (worker) => {
-  const capped = worker.cap !== null && worker.cap < worker.max_num_seqs;
-  return say(capped ? words.capped : words.sequences, {
+const isCapped = (worker) => worker.cap !== null && worker.cap < worker.max_num_seqs;
+
+const sequences = (worker) =>
+  say(isCapped(worker) ? words.capped : words.sequences, {
     running: numbers.format(worker.running),
     cap: numbers.format(worker.cap),
     limit: numbers.format(worker.max_num_seqs),
   });
-};
 
 const fillWorker = (row, worker) => {
   const serves = worker.classes.map((name) => name.toUpperCase()).join(" ");
@@ -125,7 +125,7 @@ const fillWorker = (row, worker) => {
     serves: [serves, reserve].filter(Boolean).join(" · "),
     reason: worker.reason,
     sequences: worker.max_num_seqs ? sequences(worker) : "–",
-    cap_reason: worker.cap_reason,
+    cap_reason: isCapped(worker) ? worker.cap_reason : "",
     tokens: worker.kv_tokens ? `${known(worker.free_kv_tokens, numbers.format)} / ${numbers.format(worker.kv_tokens)}` : "–",
     step: known(worker.step_ms, duration),
     hits: known(worker.prefix_hit_rate, percent),

@@ -210,10 +210,13 @@ def test_a_cap_is_named_with_its_reason(admin_client: Client, valkey: "Redis") -
 
 
 def test_room_that_is_kept_for_others_is_named(admin_client: Client, valkey: "Redis") -> None:
-    add_worker(valkey, "worker-0", free_seqs=4)
+    add_worker(valkey, "worker-0", cap=None)
+    valkey.hset(f"sl:room:{MODEL}:p0", "worker-0", 4)
     add_waiting(valkey, "p2", {"acme": 2}, oldest_ms=9_000)
 
-    assert "kept for more urgent classes" in troubles(admin_client)[f"queue:{MODEL}:p2"][1]
+    text = troubles(admin_client)[f"queue:{MODEL}:p2"][1]
+
+    assert text.endswith("the worker is full but for 4 kept free for more urgent classes.")
 
 
 def test_room_that_nobody_claims_is_named(admin_client: Client, valkey: "Redis") -> None:
@@ -222,6 +225,14 @@ def test_room_that_nobody_claims_is_named(admin_client: Client, valkey: "Redis")
     add_waiting(valkey, "p1", {"acme": 2}, oldest_ms=9_000)
 
     assert "there is room for 4" in troubles(admin_client)[f"queue:{MODEL}:p1"][1]
+
+
+def test_too_little_room_is_named(admin_client: Client, valkey: "Redis") -> None:
+    add_worker(valkey, "worker-0", cap=None)
+    valkey.hset(f"sl:room:{MODEL}:p1", "worker-0", 1)
+    add_waiting(valkey, "p1", {"acme": 5}, oldest_ms=9_000)
+
+    assert troubles(admin_client)[f"queue:{MODEL}:p1"][1].endswith("the worker has room for only 1.")
 
 
 def test_what_comes_near_its_deadline_is_bad(admin_client: Client, valkey: "Redis") -> None:
