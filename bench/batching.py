@@ -370,8 +370,10 @@ NOTES = """
 Same prompts, same answer lengths, in turns; medians of the rounds. All arms but Sluice call the engine inside the
 benchmark's own process; Sluice goes over HTTP, the ready set in Valkey, Celery and back, so its figures hold all of
 our overhead, and the load generator shares the machine's cores with it (busy cores: of the whole machine, in use on
-average). Static batches and the naive window take as many as the engine runs at once, or what came within 50 ms.
+average; where all are, the machine and not a way to batch is the limit). Every engine runs 64 sequences at once; static
+batches and the naive window take as many, or what came within 50 ms. Known-answer probes are off while it measures.
 
+- A static batch's answers are given out when all of them are done, so its first token comes with its last.
 - Times are those of completed requests. Where an arm is overloaded (unfinished requests), its p99 is bounded by the
   length of the run, {seconds:g} s (longer on vLLM): in an open loop one at a time falls ever further behind, and in a
   closed loop each of its clients waits for all others.
