@@ -7,6 +7,9 @@ from pathlib import Path
 
 from gateway_admin.supervisor.files import write_private
 
+# All workers are one job, whatever they serve.
+_JOBS = {"p0-worker": "worker", "embeddings": "worker"}
+
 
 def targets_path(data_dir: Path) -> Path:
     """Where the file of ``data_dir`` lives."""
@@ -22,11 +25,16 @@ def write_targets(data_dir: Path, ports: Mapping[str, int]) -> None:
     targets = [
         {
             "targets": [f"127.0.0.1:{port}"],
-            "labels": {"job": f"sluice-{re.sub(r'-[0-9]+$', '', name)}", "instance": name},
+            "labels": {"job": f"sluice-{_job(name)}", "instance": name},
         }
         for name, port in sorted(ports.items())
     ]
     write_private(targets_path(data_dir), json.dumps(targets, indent=2) + "\n")
+
+
+def _job(name: str) -> str:
+    kind = re.sub(r"-[0-9]+$", "", name)
+    return _JOBS.get(kind, kind)
 
 
 def remove_targets(data_dir: Path) -> None:
