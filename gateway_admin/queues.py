@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypedDict, cast
 
 from redis import Redis
@@ -12,6 +13,9 @@ from domain.qos import QosClass
 from gateway_admin.live import WorkerView, read_members, read_workers
 from gateway_admin.models import Kind, State
 from gateway_admin.switch import Target, read_states
+
+Tokens = Mapping[str, Mapping[str, float]]
+"""Weighted tokens, by queue (``<model>:<class>``) and tenant."""
 
 _SHARE_WINDOW_MIN = 5
 _TOP_TENANTS = 20
@@ -112,9 +116,7 @@ def _switched_models(states: dict[str, State]) -> set[str]:
     return {queue.rpartition(":")[0] for queue in queues}
 
 
-def _model(
-    redis: "Redis", name: str, states: dict[str, State], tokens: Mapping[str, Mapping[str, float]], now_ms: int
-) -> ModelView:
+def _model(redis: "Redis", name: str, states: dict[str, State], tokens: Tokens, now_ms: int) -> ModelView:
     queues = []
     for qos_class in QosClass:
         state = states.get(Target(Kind.QUEUE, f"{name}:{qos_class}").field, State.OPEN)
@@ -177,15 +179,31 @@ def _window(fields: dict[str, str]) -> WindowView | None:
     }
 
 
-def _read_tokens(redis: "Redis", now_s: int) -> Mapping[str, Mapping[str, float]]:
-    # The minute at the far end counts for the part of it that is less than five minutes ago.
-    minute, second = divmod(now_s, 60)
+def _read_tokens(redis: "Redis", now_s: int) -> Tokens:
+    this_minute, second = divmod(now_s, 60)
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for back in range(_SHARE_WINDOW_MIN + 1):
-        part = 1.0 if back < _SHARE_WINDOW_MIN else 1 - second / 60
-        for field, tokens in _scan(redis, f"sl:tokens:{minute - back}").items():
-            model, qos_class, tenant = field.rsplit("|", 2)
-            found[f"{model}:{qos_class}"][tenant] += float(tokens) * part
+    for minute in range(this_minute - _SHARE_WINDOW_MIN, this_minute + 1):
+        # The minute at the far end counts for the part of it that is less than five minutes ago.
+        part = 1 - second / 60 if minute == this_minute - _SHARE_WINDOW_MIN else 1.0
+        read = _read_minute if minute == this_minute else read_finished_minute
+        for queue, tenants in read(redis, minute).items():
+            total = found[queue]
+            for tenant, tokens in tenants.items():
+                total[tenant] += tokens * part
+    return found
+
+
+@lru_cache(2 * _SHARE_WINDOW_MIN)
+def read_finished_minute(redis: "Redis", minute: int) -> Tokens:
+    """Read a minute that is over once only: with thousands of tenants that is most of what a page costs."""
+    return _read_minute(redis, minute)
+
+
+def _read_minute(redis: "Redis", minute: int) -> Tokens:
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for field, tokens in _scan(redis, f"sl:tokens:{minute}").items():
+        model, qos_class, tenant = field.rsplit("|", 2)
+        found[f"{model}:{qos_class}"][tenant] = float(tokens)
     return found
 
 

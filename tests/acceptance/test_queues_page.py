@@ -100,7 +100,7 @@ def test_another_operators_switch_shows_without_loading_the_page_again(operator:
 
 
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
-def test_a_queue_is_paused_with_a_reason_and_opened_again(operator: Operator, store: "Redis") -> None:
+def test_a_queue_is_paused_with_a_reason(operator: Operator, store: "Redis") -> None:
     operator.find(f"{P2} [data-action=pause]").click()
     operator.wait_for("#consequence")
     operator.picture("switch")

