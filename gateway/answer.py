@@ -62,7 +62,7 @@ class Answer:
             async with asyncio.timeout(self._timeout_s):
                 await (self._stream() if self._item.stream else self._whole())
         except TimeoutError:
-            await self._give_up(Outcome.TIMEOUT)
+            await self._give_up()
         finally:
             watcher.cancel()
             self._runtime.relays.pop(self._item.request_id, None)
@@ -197,12 +197,20 @@ class Answer:
         log.warning("item_failed", request_id=self._item.request_id, why=why)
         self._relay.fail(Outcome.FAILED, 502)
 
-    async def _give_up(self, outcome: Outcome) -> None:
-        error = outcome_error(outcome)
-        self._cancel(outcome, error.status, error.code or "")
-        with suppress(TimeoutError):  # a client that reads nothing is not waited for
+    async def _give_up(self) -> None:
+        """Its time is up: what runs is stopped, what never ran is refused like any that waited too long."""
+        error = outcome_error(Outcome.TIMEOUT)
+        ending = self._cancel(Outcome.TIMEOUT, error.status, error.code or "")
+        with suppress(TimeoutError):  # the store is not waited for
+            async with asyncio.timeout(LAST_WORD_S):
+                if await asyncio.shield(ending) == "expired" or self._has_expired():
+                    error = outcome_error(Outcome.EXPIRED)
+        with suppress(TimeoutError):  # nor is a client that reads nothing
             async with asyncio.timeout(LAST_WORD_S):
                 await self._fail(error, settled=True)
+
+    def _has_expired(self) -> bool:
+        return self._relay.end is not None and self._relay.end.outcome is Outcome.EXPIRED
 
     async def _fail(self, error: ApiError, *, settled: bool) -> None:
         """Tell the client: as a status while nothing was sent, as an error event in the stream after that."""
@@ -216,13 +224,15 @@ class Answer:
         else:
             await self._write(b"data: " + error.body() + b"\n\n", more=False)
 
-    def _cancel(self, outcome: Outcome, status: int, code: str) -> None:
+    def _cancel(self, outcome: Outcome, status: int, code: str) -> "asyncio.Task[str]":
         """End the item wherever it is. In the background: this connection may be closing."""
         self._settled = True
         ending = Ending(outcome.value, status, code, self._relay.usage, None)
-        self._runtime.background(asyncio.ensure_future(self._end_item(ending)))
+        task = asyncio.ensure_future(self._end_item(ending))
+        self._runtime.background(task)
+        return task
 
-    async def _end_item(self, ending: Ending) -> None:
+    async def _end_item(self, ending: Ending) -> str:
         """Tell the ready set, however long it is away; an item that it has lost is settled from here."""
         ready, item, usage = self._runtime.ready, self._item, ending.usage
         end = time.monotonic() + END_PATIENCE_S
@@ -231,11 +241,11 @@ class Answer:
                 state = await ready.cancel(item.request_id, ending.outcome, ending.status, ending.code, usage)
                 if state == "gone":
                     await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt)
-                return
+                return state
             except (RedisError, OSError) as error:
                 if time.monotonic() > end:
                     log.error("end_failed", request_id=item.request_id, error=str(error))
-                    return
+                    return "unknown"
                 await asyncio.sleep(END_RETRY_S)
 
     # --- writing ----------------------------------------------------------------------------------------------------

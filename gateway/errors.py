@@ -109,7 +109,11 @@ TABLE: dict[Refusal, Entry] = {
         503, _SERVER, "queue_draining", "An operator lets this queue run empty and takes no more for now.", 5_000
     ),
     Refusal.TTL: Entry(
-        429, _LIMIT, "queue_deadline", "The request waited longer than its class allows and was not run.", 1_000
+        429,
+        _LIMIT,
+        "queue_deadline",
+        "The request waited longer than its class or its timeout allows and was not run.",
+        1_000,
     ),
     Refusal.NO_BACKEND: Entry(
         503, _SERVER, "no_backend", "No engine serves this model at the moment. Come back shortly.", 2_000

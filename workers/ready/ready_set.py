@@ -170,7 +170,7 @@ class ReadySet:
         return "ring" if state == "ready" and int(reply[1]) == 1 else state
 
     async def cancel(self, request_id: str, outcome: str, status: int, code: str, usage: Usage) -> str:
-        """End an item from the gateway's side: "closed", "aborting" or "gone"."""
+        """End an item from the gateway's side: "closed", "expired" (it never ran), "aborting" or "gone"."""
         reply = await self._run(
             "cancel",
             *(request_id, outcome, status, code),
