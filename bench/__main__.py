@@ -5,7 +5,7 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import batching, engine, equal_prefixes, gateway_cost, padding
+from bench import affinity, batching, engine, equal_prefixes, fair_share, gateway_cost, overload, padding
 
 BENCHMARKS = {
     "equal_prefixes": equal_prefixes.main,
@@ -13,6 +13,9 @@ BENCHMARKS = {
     "engine": engine.main,
     "batching": batching.main,
     "padding": padding.main,
+    "overload": overload.main,
+    "fair_share": fair_share.main,
+    "affinity": affinity.main,
 }
 
 
