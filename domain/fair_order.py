@@ -31,8 +31,8 @@ def next_class(
 ) -> QosClass | None:
     """The class whose turn it is, or None when nothing waits.
 
-    The most urgent class is next; but every ``AGED_EVERY``-th item is the *oldest* one of the class that is the most
-    overdue, if any is. So an aged item with A more overdue ones before it is taken within ``AGED_EVERY * (A + 1)``.
+    The most urgent class is next; but every ``AGED_EVERY``-th item is one of the class whose oldest item is the most
+    overdue, if any is. So an item with A before it in its aged class is taken within ``AGED_EVERY * (A + 1)``.
 
     Args:
         oldest_wait_ms: how long the oldest item of each class has waited; classes with nothing waiting are absent.

@@ -69,7 +69,7 @@ async def test_the_bytes_that_wait_are_bounded(ready: ReadySet, item: MakeItem, 
     assert not isinstance(await ready.admit(item("r3", **one)), Refused)
 
 
-async def test_every_eighth_item_is_the_oldest_of_an_aged_class(
+async def test_every_eighth_item_is_one_of_an_aged_class(
     ready: ReadySet, item: MakeItem, store: SyncRedis
 ) -> None:
     for name in ("oldest", "old", "young"):
@@ -82,6 +82,20 @@ async def test_every_eighth_item_is_the_oldest_of_an_aged_class(
     assert [place for place, name in enumerate(order) if not name.startswith("r")] == [7, 15]
     assert order[7] == "oldest"
     assert order[15] == "old"
+
+
+async def test_turns_by_age_keep_the_order_between_tenants(
+    ready: ReadySet, item: MakeItem, store: SyncRedis
+) -> None:
+    for n in range(4):
+        await ready.admit(item(f"a{n}", tenant="early", qos_class=QosClass.P2))
+    for n in range(4):
+        await ready.admit(item(f"b{n}", tenant="late", qos_class=QosClass.P2))
+    store.zadd("sl:ready:m:p2", {f"a{n}": n + 1 for n in range(4)})  # older than all of the late one's
+    for n in range(40):
+        await ready.admit(item(f"r{n:02}"))
+    aged = [name for name in await names(ready, store, free=32) if not name.startswith("r")]
+    assert sorted(aged) == ["a0", "a1", "b0", "b1"]
 
 
 async def test_room_is_kept_for_an_aged_item_that_does_not_fit_yet(

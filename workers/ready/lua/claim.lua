@@ -142,7 +142,8 @@ local function next_of(class)
   return best, best_item, best_depth
 end
 
--- The longest waiting item of the class that is most overdue, if it is its turn.
+-- The next item of the class whose oldest is most overdue, if it is its turn; in fair order, so that no tenant's old
+-- backlog takes all turns.
 local function aged()
   if count % AGED_EVERY ~= AGED_EVERY - 1 then return nil end
   local worst, late
@@ -150,12 +151,12 @@ local function aged()
     local oldest = redis.call('ZRANGE', 'sl:ready:' .. class.queue, 0, 0, 'WITHSCORES')
     local over = oldest[2] and now - tonumber(oldest[2]) - class.ageing_ms or -1
     if over > 0 and not class.urgent and not class.paused and class.aged_seats > 0 and over > (late or 0) then
-      worst, late = {class, oldest[1]}, over
+      worst, late = class, over
     end
   end
   if not worst then return nil end
-  local item = living(worst[2], worst[1].queue)
-  if item then return worst[2], item, worst[1] end
+  local rid, item = head_of(worst)
+  if item then return rid, item, worst end
 end
 
 local function need_of(item)
