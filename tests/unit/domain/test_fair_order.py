@@ -353,7 +353,7 @@ def test_the_class_that_is_most_overdue_gets_the_turn() -> None:
 def test_an_aged_item_is_taken_within_eight_turns_for_each_one_more_overdue(
     waits: list[tuple[QosClass, int]], data: st.DataObject, taken_count: int, take_every_ms: int
 ) -> None:
-    """However many P0 items come. Inside its class the turn falls to the oldest item."""
+    """However many P0 items come. Inside its class the items are taken here in the order of their age."""
     waiting = sorted((AGEING[name] - wait, at, name) for at, (name, wait) in enumerate(waits))
     overdue = [item for item in waiting if item[0] < 0]
     if not overdue:
