@@ -41,11 +41,13 @@ class Governor:
 
     Attributes:
         trial: request id of the suspect that runs, if any.
+        rooms: what is free for each class, as the scripts take it; may be read from any thread.
     """
 
     config: Config
     engine: Engine
     trial: str = ""
+    rooms: str = ""
     cap: InFlightCap = field(init=False)
     reserve: P0Reserve = field(init=False)
     _loads: dict[str, Load] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Governor:
     def __post_init__(self) -> None:
         self.cap = InFlightCap(self.config.max_num_seqs, self.config.min_in_flight)
         self.reserve = P0Reserve(self.config.max_num_seqs, self.config.reserve_p0_share)
+        self._update_rooms()
 
     def started(self, item: ClaimedItem, now_ms: float) -> None:
         """An item goes to the engine."""
@@ -61,6 +64,7 @@ class Governor:
             self.trial = item.request_id
         if item.qos_class is QosClass.P0:
             self.reserve.observe(now_ms, self.in_flight(QosClass.P0))
+        self._update_rooms()
 
     def made(self, request_id: str, tokens: int) -> bool:
         """The engine answers: output tokens of this attempt so far. True for the first of them."""
@@ -74,6 +78,7 @@ class Governor:
         self._loads.pop(request_id, None)
         if self.trial == request_id:
             self.trial = ""
+        self._update_rooms()
 
     def in_flight(self, qos_class: QosClass | None = None) -> int:
         """Sequences that run, of one class or of all."""
@@ -108,12 +113,8 @@ class Governor:
         }
         return tuple(rooms[qos_class] for qos_class in QosClass if qos_class.value in config.worker_classes)
 
-    def room_text(self) -> str:
-        """The seats as the scripts take them."""
-        return Room(self.seats()).text()
-
     def no_room(self) -> str:
-        """The same for a worker that takes nothing."""
+        """What a worker that takes nothing has free."""
         return ",".join(f"{qos_class}=0" for qos_class in self.config.worker_classes)
 
     def affinity(self) -> Affinity | None:
@@ -139,6 +140,7 @@ class Governor:
                 reserved=self.reserve.seats(self.in_flight(QosClass.P0)),
             )
         )
+        self._update_rooms()
 
     def facts(self) -> dict[str, str | int | float]:
         """What operators see of it."""
@@ -152,6 +154,9 @@ class Governor:
             "preemptions": room.preemptions,
             "step_ms": round(room.step_ms, 1),
         }
+
+    def _update_rooms(self) -> None:
+        self.rooms = Room(self.seats()).text()
 
     def _goal_ms(self) -> float:
         goals = {QosClass.P0: self.config.tpot_goal_p0_ms, QosClass.P1: self.config.tpot_goal_p1_ms}

@@ -1,4 +1,4 @@
-"""The runner: claims what its engine has room for, runs it, and sends every piece back.
+"""The runner: claims what its engine has room for, and has it run.
 
 One runner for each worker process, on the engine's event loop. It claims when a ticket says that there is work, when
 room comes free (no message needed), and when the heart sees items waiting. Nothing is bound to the engine before the
@@ -9,35 +9,28 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
-import orjson
 from redis.exceptions import RedisError
 
 from domain.config import Config
-from domain.outcome import Outcome, RollbackCause
+from domain.outcome import RollbackCause
 from tracing import logs, metrics
-from workers import run_span, wire
 from workers.announcer import Announcer
-from workers.engines.port import Engine, EngineDead, EngineInfo, Frame, RequestFailed, RequestRejected
+from workers.engines.port import Engine, EngineDead, EngineInfo
+from workers.executor import Executor
 from workers.governor import Governor
 from workers.orders import Orders
 from workers.outbox import Outbox
-from workers.prefix_hits import PrefixHits
-from workers.ready.item import Claim, ClaimedItem, Ending
+from workers.ready.item import Claim
 from workers.ready.ready_set import ReadySet
-from workers.running import Running, job_of
 from workers.state import DRAINING, FAILED, READY, OwnState
 from workers.strays import Strays
 
 log = logs.get(__name__)
 
-LOSE_RETRY_S = 0.2
 TICK_S = 0.25
-TRIAL_S = 1.0
-"""A suspect whose answer shows no tokens until it is whole is watched for so long."""
 
 BATCH_TASK = "sluice.batch"
 
@@ -58,31 +51,28 @@ class Runner:
     def __init__(self, config: Config, worker_id: str, engine: Engine, ready: ReadySet, own: OwnState) -> None:
         self._config, self._worker_id, self._engine, self._ready, self._own = config, worker_id, engine, ready, own
         self._loop = asyncio.get_running_loop()
-        self._running: dict[str, Running] = {}
-        self._governor = Governor(config, engine)
-        self._outbox = Outbox(ready, worker_id, self.rooms)
-        self._orders = Orders(ready.redis, worker_id, self._obey)
-        self._strays = Strays(ready, worker_id, self._running)
         self._claiming = asyncio.Lock()
         self._pull_wanted = asyncio.Event()
-        self._waiting = 0
+        self._governor = Governor(config, engine)
+        self._outbox = Outbox(ready, worker_id, self.rooms)
+        self._executor = Executor(
+            *(ready, worker_id, engine, self._governor, self._outbox), on_room=self._pull_wanted.set, on_dead=self._die
+        )
+        self._orders = Orders(ready.redis, worker_id, self._executor.abort)
+        self._strays = Strays(ready, worker_id, self._executor.running)
         self._padding = (0, 0)
-        self._rooms = ""
-        self._info: EngineInfo | None = None
         self._on_dead: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._prefix_hits = PrefixHits()
         self.announcer = Announcer()
 
     async def serve(self, info: EngineInfo, on_dead: Callable[[str], None]) -> None:
         """Begin to take work. ``on_dead`` is called once, with the reason, when the engine is gone."""
-        self._info, self._on_dead = info, on_dead
+        self._executor.version, self._on_dead = info.version, on_dead
         await self._ready.load()
         works = (self._outbox.run(), self._orders.follow(), self._pull(), self._strays.watch(), self._tick_for_ever())
         self._tasks = [asyncio.create_task(work) for work in works]
         self._own.to(READY)
         metrics.engine_up.set(1)
-        self._update_rooms()
         self._pull_wanted.set()
 
     # --- claiming -------------------------------------------------------------------------------------------------
@@ -92,15 +82,8 @@ class Runner:
         batch_id = f"b-{secrets.token_hex(6)}"
         claim = await self._claim(batch_id, trigger)
         report = BatchReport(batch_id, len(claim.items), claim.waiting, claim.other_workers)
-        await self._ended(claim)
+        await self._executor.ended(claim.items)
         return report
-
-    async def _ended(self, claim: Claim) -> None:
-        """Wait until all items of a batch have ended."""
-        held = [self._running.get(item.request_id) for item in claim.items]
-        tasks = [running.task for running in held if running and running.task]
-        if tasks:
-            await asyncio.wait(tasks)
 
     async def _claim(self, batch_id: str, trigger: str) -> Claim:
         async with self._claiming:
@@ -112,7 +95,7 @@ class Runner:
             if claim is None:
                 self.on_taken_for_dead()
                 return Claim((), 0, ())
-            self._waiting = claim.waiting
+            self._executor.waiting = claim.waiting
             self._start(claim)
         if claim.items:
             metrics.batch_size.labels(trigger).observe(len(claim.items))
@@ -129,31 +112,7 @@ class Runner:
 
     def _start(self, claim: Claim) -> None:
         for item in claim.items:
-            running = Running(item, abort=self._orders.early(item.request_id))
-            running.stopped = running.abort is not None
-            self._running[item.request_id] = running
-            self._governor.started(item, _now_ms())
-            self._note_start(item)
-            running.task = asyncio.create_task(self._run(running), name=item.request_id)
-        metrics.running.set(len(self._running))
-        self._update_rooms()
-
-    def _note_start(self, item: ClaimedItem) -> None:
-        metrics.queue_wait.labels(item.qos_class.value, metrics.tenant(item.tenant)).observe(item.waited_ms / 1000)
-        if item.on_trial and item.trial_tokens is not None:
-            self._loop.call_later(TRIAL_S, self._acquit, item)
-        if item.attempt:
-            log.info(
-                "item_runs_again",
-                request_id=item.request_id,
-                retry_attempt=item.attempt,
-                rollback_cause=item.last_cause,
-                causes=list(item.causes),
-                batch_id=item.batch_id,
-                item_seq=item.item_seq,
-                delivered_tokens=item.delivered_tokens,
-                on_trial=item.on_trial,
-            )
+            self._executor.start(item, self._orders.early(item.request_id))
 
     async def _pull(self) -> None:
         """Claim whenever room came free: an engine that is busy needs no tickets."""
@@ -172,133 +131,9 @@ class Runner:
 
     async def _announce(self, batch_id: str, claim: Claim) -> None:
         started = time.monotonic()
-        await self._ended(claim)
+        await self._executor.ended(claim.items)
         result: dict[str, object] = {"batch_id": batch_id, "items": len(claim.items), "still_waiting": claim.waiting}
         self.announcer.ended(batch_id, result, time.monotonic() - started)
-
-    # --- running --------------------------------------------------------------------------------------------------
-
-    async def _run(self, running: Running) -> None:
-        item, span = running.item, run_span.start(running.item)
-        running.begun = True
-        outcome, error = "dropped", ""
-        try:
-            ending, event = await self._answer(running)
-        except (RequestFailed, EngineDead) as failure:
-            outcome, error = "given_back", str(failure)
-            await self._give_back(running, failure)
-        else:
-            outcome = ending.outcome
-            self._release(item)
-            self._finish(running, ending, event)
-        finally:
-            run_span.end(span, running, outcome, error)
-            self._release(item)
-            self._pull_wanted.set()
-
-    async def _answer(self, running: Running) -> tuple[Ending, wire.Event]:
-        item = running.item
-        head = [item.request_id, item.attempt, -1]
-        try:
-            await self._stream(running)
-        except RequestRejected as error:
-            ending = running.ending(Outcome.REJECTED, error.status, str(error.error.get("code") or ""))
-            shown = {**error.error, "retry_after_s": error.retry_after_s} if error.retry_after_s else error.error
-            event = [*head, "E", Outcome.REJECTED.value, error.status, orjson.dumps(shown)]
-        except asyncio.CancelledError:
-            if running.abort is None:
-                raise
-            ending = running.ending(running.abort.outcome, running.abort.status, running.abort.code)
-            event = [*head, "E", ending.outcome, ending.status, b""]
-        else:
-            ending, usage = running.ending(Outcome.COMPLETED, 200, ""), running.usage
-            event = [*head, "D", usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens]
-        return ending, event
-
-    async def _stream(self, running: Running) -> None:
-        if running.stopped:
-            raise asyncio.CancelledError
-        item, sequence = running.item, 0
-        async with aclosing(self._engine.run(job_of(item))) as frames:  # type: ignore[type-var]  # engines yield generators
-            async for frame in frames:
-                self._note_frame(running, frame)
-                usage, ids = frame.usage, wire.pack_ids(frame.token_ids)
-                self._outbox.frame(
-                    item.gateway_id,
-                    [
-                        *(item.request_id, item.attempt, sequence, "F", frame.data),
-                        *(usage.prompt_tokens, usage.completion_tokens, ids),
-                    ],
-                )
-                sequence += 1
-
-    def _note_frame(self, running: Running, frame: Frame) -> None:
-        item, running.usage = running.item, frame.usage
-        if running.first_token_ms is None:
-            running.first_token_ms = _now_ms()
-        if self._governor.made(item.request_id, running.made_tokens) and self._waiting:
-            self._pull_wanted.set()  # its prompt is computed: there is room for another one's
-        if item.on_trial and item.trial_tokens is not None and running.made_tokens >= item.trial_tokens:
-            self._acquit(item)
-
-    def _finish(self, running: Running, ending: Ending, event: wire.Event) -> None:
-        item, usage = running.item, running.usage
-        self._outbox.finish(item, ending, self._info.version if self._info else "", event)
-        tenant = metrics.tenant(item.tenant)
-        counts = {"prompt": usage.prompt_tokens, "cached": usage.cached_tokens, "completion": running.made_tokens}
-        for kind, count in counts.items():
-            metrics.tokens.labels(item.model, item.qos_class.value, tenant, kind).inc(count)
-        self._note_pace(running)
-        self._prefix_hits.add(_now_ms(), usage.prompt_tokens, usage.cached_tokens)
-
-    def _note_pace(self, running: Running) -> None:
-        if running.first_token_ms is not None and running.item.stream and running.made_tokens > 1:
-            seconds = (_now_ms() - running.first_token_ms) / 1000 / (running.made_tokens - 1)
-            metrics.output_token.labels(running.item.model, running.item.qos_class.value).observe(seconds)
-
-    def _release(self, item: ClaimedItem) -> None:
-        if self._running.pop(item.request_id, None) is not None:
-            self._governor.ended(item.request_id)
-            metrics.running.set(len(self._running))
-            self._update_rooms()
-
-    async def _give_back(self, running: Running, error: Exception) -> None:
-        item = running.item
-        cause = RollbackCause.ENGINE_DEAD if isinstance(error, EngineDead) else RollbackCause.ENGINE_ERROR
-        log.warning(
-            "item_given_back",
-            request_id=item.request_id,
-            batch_id=item.batch_id,
-            item_seq=item.item_seq,
-            retry_attempt=item.attempt + 1,
-            rollback_cause=cause.value,
-            error=str(error),
-        )
-        blamed = self._governor.trial if isinstance(error, EngineDead) else ""
-        if isinstance(error, EngineDead):
-            self._die(str(error))
-        await self._outbox.flushed()
-        await self._lose(item, cause, forgive=blamed not in ("", item.request_id))
-
-    async def _lose(self, item: ClaimedItem, cause: RollbackCause, *, forgive: bool = False) -> None:
-        metrics.retries.labels(cause.value).inc()
-        while True:
-            try:
-                await self._ready.lose(item.request_id, self._worker_id, item.attempt, cause.value, forgive=forgive)
-                return
-            except (RedisError, OSError) as error:
-                log.warning("lose_retry", request_id=item.request_id, error=str(error))
-                await asyncio.sleep(LOSE_RETRY_S)
-
-    def _acquit(self, item: ClaimedItem) -> None:
-        """A suspect got past the point at which its engine died, so the next one may have its turn."""
-        if self._governor.trial != item.request_id:
-            return
-        self._governor.trial = ""
-        self._pull_wanted.set()
-        self._acquitting = asyncio.create_task(
-            self._ready.acquit(item.request_id, self._worker_id, item.attempt), name="acquit"
-        )
 
     # --- now and then -------------------------------------------------------------------------------------------------
 
@@ -311,13 +146,12 @@ class Runner:
                 log.warning("tick_failed", error=str(error))
 
     async def _tick(self) -> None:
-        self._governor.observe(_now_ms(), self._waiting)
-        self._update_rooms()
-        facts = self._governor.facts()
-        self._own.note(**facts, prefix_hit_rate=round(self._prefix_hits.rate(_now_ms()), 3))
+        waiting, hits = self._executor.waiting, self._executor.prefix_hits
+        self._governor.observe(_now_ms(), waiting)
+        self._own.note(**self._governor.facts(), prefix_hit_rate=round(hits.rate(_now_ms()), 3))
         metrics.in_flight_cap.set(self._governor.cap.cap)
         self._note_padding()
-        if self._waiting:
+        if waiting:
             self._pull_wanted.set()
         await self._tell_progress()
 
@@ -332,7 +166,7 @@ class Runner:
 
     async def _tell_progress(self) -> None:
         """Output counts in the fair order as it is produced."""
-        changed = [one for one in self._running.values() if one.usage.completion_tokens > one.told_tokens]
+        changed = [one for one in self._executor.running.values() if one.usage.completion_tokens > one.told_tokens]
         if not changed:
             return
         pipeline = self._ready.redis.pipeline(transaction=False)
@@ -342,19 +176,7 @@ class Runner:
         for one in changed:
             one.told_tokens = counts[one.item.request_id]
 
-    def _update_rooms(self) -> None:
-        self._rooms = self._governor.room_text()
-
-    # --- orders, death and stopping ---------------------------------------------------------------------------------
-
-    def _obey(self, request_id: str, ending: Ending) -> bool:
-        running = self._running.get(request_id)
-        if running is None:
-            return False
-        if running.abort is None:
-            running.abort = ending
-            running.stop()
-        return True
+    # --- death and stopping ---------------------------------------------------------------------------------
 
     def _die(self, reason: str) -> None:
         if self._own.state == FAILED:
@@ -368,12 +190,8 @@ class Runner:
         """Take no more; let what runs end for ``timeout_s``, then give the rest back."""
         if self._own.state == READY:
             self._own.to(DRAINING, "stopping: running items end first")
-        tasks = [running.task for running in self._running.values() if running.task]
-        if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
-        for running in list(self._running.values()):
-            await self._lose(running.item, RollbackCause.WORKER_STOPPED)
-            running.stop()
+        await self._executor.all_ended(timeout_s)
+        await self._executor.give_all_back(RollbackCause.WORKER_STOPPED)
         await self._outbox.flushed()
         for task in self._tasks:
             task.cancel()
@@ -390,19 +208,17 @@ class Runner:
     async def fail_all(self, reason: str) -> None:
         """The engine cannot be trusted: give all its items back."""
         self._die(reason)
-        for running in list(self._running.values()):
-            await self._lose(running.item, RollbackCause.ENGINE_ERROR)
-            running.stop()
+        await self._executor.give_all_back(RollbackCause.ENGINE_ERROR)
 
     # --- for the heart, on its thread ---------------------------------------------------------------------------------
 
     def rooms(self) -> str:
         """Sequences free for each class, as the scripts take them; none unless in service."""
-        return self._rooms if self._own.state == READY else self._governor.no_room()
+        return self._governor.rooms if self._own.state == READY else self._governor.no_room()
 
     def running(self) -> int:
         """Items on the engine."""
-        return len(self._running)
+        return len(self._executor.running)
 
     def on_waiting(self) -> None:
         """Look for work though no ticket came (it may have been lost)."""
@@ -410,15 +226,11 @@ class Runner:
 
     def on_taken_for_dead(self) -> None:
         """Another worker runs what was held here: stop it at once."""
-        self._loop.call_soon_threadsafe(self._drop_all)
+        self._loop.call_soon_threadsafe(self._executor.drop_all)
 
     def touch_loop(self, seen: Callable[[], None]) -> None:
         """Call ``seen`` from the loop."""
         self._loop.call_soon_threadsafe(seen)
-
-    def _drop_all(self) -> None:
-        for running in list(self._running.values()):
-            running.stop()
 
 
 def _now_ms() -> int:

@@ -48,7 +48,7 @@ async def test_a_task_that_is_dropped_before_its_first_step_leaves_its_place(
     world.beat(store, "w1", 8)
     await ready.admit(item("r1", body=ENDLESS))
     runner._start(await world.claim(ready, "w1", 8))
-    runner._drop_all()
+    runner._executor.drop_all()
     await asyncio.sleep(0.05)
     assert runner.running() == 0
     assert runner.rooms() == "p0=8,p1=8,p2=7"

@@ -69,9 +69,7 @@ async def test_the_bytes_that_wait_are_bounded(ready: ReadySet, item: MakeItem, 
     assert not isinstance(await ready.admit(item("r3", **one)), Refused)
 
 
-async def test_every_eighth_item_is_one_of_an_aged_class(
-    ready: ReadySet, item: MakeItem, store: SyncRedis
-) -> None:
+async def test_every_eighth_item_is_one_of_an_aged_class(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
     for name in ("oldest", "old", "young"):
         await ready.admit(item(name, qos_class=QosClass.P2))
     store.zadd("sl:ready:m:p2", {"oldest": 1, "old": 2})
@@ -84,9 +82,7 @@ async def test_every_eighth_item_is_one_of_an_aged_class(
     assert order[15] == "old"
 
 
-async def test_turns_by_age_keep_the_order_between_tenants(
-    ready: ReadySet, item: MakeItem, store: SyncRedis
-) -> None:
+async def test_turns_by_age_keep_the_order_between_tenants(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
     for n in range(4):
         await ready.admit(item(f"a{n}", tenant="early", qos_class=QosClass.P2))
     for n in range(4):

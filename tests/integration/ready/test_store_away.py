@@ -11,7 +11,7 @@ from tests.integration.ready.conftest import MakeItem
 from workers.ready import scripts
 from workers.ready.item import Ending
 from workers.ready.ready_set import ReadySet
-from workers.runner import Runner
+from workers.strays import Strays
 
 FAILED = Ending("failed", 503, "engine_failed", Usage(7, 0, 3), None)
 
@@ -127,11 +127,12 @@ async def test_an_item_without_a_connection_is_ended(ready: ReadySet, item: Make
 
 
 async def test_items_whose_claim_never_arrived_are_given_back(
-    runner: Runner, ready: ReadySet, item: MakeItem, store: SyncRedis
+    ready: ReadySet, item: MakeItem, store: SyncRedis
 ) -> None:
-    await running(ready, store, item)  # in the runner's name, but it never hears of it
-    await runner._strays.give_back()
+    await running(ready, store, item)  # in the worker's name, but it never hears of it
+    strays = Strays(ready, "w1", running=set())
+    await strays.give_back()
     assert store.hget("sl:item:r1", "state") == b"leased"
-    await runner._strays.give_back()
+    await strays.give_back()
     assert store.hget("sl:item:r1", "state") == b"lost"
     assert world.events(store)[-1] == [b"r1", 1, -1, b"L", b"worker_lost"]

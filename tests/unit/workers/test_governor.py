@@ -103,7 +103,7 @@ def test_a_lower_cap_takes_seats_from_all_but_p0() -> None:
 
 def test_a_worker_for_p0_has_room_for_nobody_else() -> None:
     one = governor(replace(CONFIG, worker_classes=("p0",)))
-    assert one.room_text() == "p0=16"
+    assert one.rooms == "p0=16"
     assert one.no_room() == "p0=0"
 
 
