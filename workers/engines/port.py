@@ -93,7 +93,7 @@ class EngineInfo:
     """What the engine is.
 
     Attributes:
-        engine: "vllm" or "simulator".
+        engine: "vllm", "padded" or "simulator".
         model: the served name.
         version: semantic version + "-" + 12 hex characters of the hash of the model's and the engine's configuration.
         dtype: "float32", "bfloat16", ...
