@@ -32,7 +32,7 @@ class Config:
         broker_db: database number of Celery's queues.
         result_db: database number of Celery's results, which only chords of background slices use.
         engine: "vllm", "padded" (embedding models) or "simulator".
-        model: Hugging Face id or path of the model; "smollm2-135m-instruct" and "all-minilm-l6-v2" are prepared from their packages.
+        model: Hugging Face id or path; "smollm2-135m-instruct" and "all-minilm-l6-v2" are prepared from packages.
         served_model: the name that clients use; empty for the last part of ``model``.
         model_aliases: further names for it, comma separated.
         models_dir: where prepared models are kept, shared by all instances of this user.
