@@ -5,7 +5,7 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import affinity, batching, engine, equal_prefixes, fair_share, gateway_cost, overload, padding
+from bench import affinity, batching, engine, equal_prefixes, fair_share, gateway_cost, overload, padding, slices
 
 BENCHMARKS = {
     "equal_prefixes": equal_prefixes.main,
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "overload": overload.main,
     "fair_share": fair_share.main,
     "affinity": affinity.main,
+    "slices": slices.main,
 }
 
 
