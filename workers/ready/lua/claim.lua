@@ -13,13 +13,13 @@ local slack, balance, served_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumb
 local TENANTS, EACH, MAX_PASSED, MAX_OTHERS = 4, 4, 16, 8
 local now = now_ms()
 if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
-if switch_of('worker:' .. wid) then return {'ok', {}, 0, {}} end
+local off = switch_of('worker:' .. wid) -- then it takes nothing, but a ticket that reached it is passed on
 
 local classes, class_of = {}, {}
 for i = 12, #ARGV, 5 do
   local queue = model .. ':' .. ARGV[i]
   redis.call('DEL', 'sl:rung:' .. queue)
-  local class = {queue = queue, seats = tonumber(ARGV[i + 1]), aged_seats = tonumber(ARGV[i + 2]),
+  local class = {queue = queue, seats = off and 0 or tonumber(ARGV[i + 1]), aged_seats = off and 0 or tonumber(ARGV[i + 2]),
     ageing_ms = tonumber(ARGV[i + 3]), leave_ms = tonumber(ARGV[i + 4]), urgent = ARGV[i] == 'p0',
     paused = switch_of('queue:' .. queue) == 'paused'}
   class_of[ARGV[i]] = class
@@ -236,8 +236,8 @@ local function take_next()
   return false
 end
 
-if may_try and redis.call('EXISTS', 'sl:trial:' .. model) == 1 then take_suspect() end
-while take_next() do end
+if may_try and not off and redis.call('EXISTS', 'sl:trial:' .. model) == 1 then take_suspect() end
+while not off and take_next() do end
 if #taken > 0 then redis.call('SET', 'sl:taken:' .. model, count) end
 
 local waiting, others, seen = 0, {}, {}
@@ -260,4 +260,4 @@ for index, class in ipairs(classes) do
     waiting = waiting + left
   end
 end
-return {'ok', taken, waiting, others}
+return {'ok', taken, off and 0 or waiting, others}
