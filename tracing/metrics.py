@@ -42,6 +42,11 @@ ring_failures = Counter(
 queue_wait = Histogram(
     "sluice_queue_wait_seconds", "Waiting until the claim.", ["qos_class", "tenant"], buckets=SECONDS
 )
+queue_wait_over = Counter(
+    "sluice_queue_wait_over_tolerance_total",
+    "Requests that waited longer than their class tolerates: 10 ms, 200 ms, 5 s.",
+    ["qos_class"],
+)
 batch_size = Histogram(
     "sluice_batch_items", "Items of one claim.", ["trigger"], buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256)
 )

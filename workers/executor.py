@@ -9,6 +9,7 @@ import orjson
 from redis.exceptions import RedisError
 
 from domain.outcome import Outcome, RollbackCause
+from domain.qos import POLICIES
 from tracing import logs, metrics
 from workers import run_span, wire
 from workers.engines.port import Engine, EngineDead, Frame, RequestFailed, RequestRejected
@@ -96,6 +97,8 @@ class Executor:
 
     def _note_start(self, item: ClaimedItem) -> None:
         metrics.queue_wait.labels(item.qos_class.value, metrics.tenant(item.tenant)).observe(item.waited_ms / 1000)
+        if item.waited_ms > POLICIES[item.qos_class].tolerated_queue_ms:
+            metrics.queue_wait_over.labels(item.qos_class.value).inc()
         if item.on_trial and item.trial_tokens is not None:
             asyncio.get_running_loop().call_later(TRIAL_S, self._acquit, item)
         if item.attempt:
