@@ -41,7 +41,7 @@ from workers.engines.port import Engine
 ALONE, STATIC, NAIVE, SLUICE, DIRECT = "one at a time", "static batches", "naive window", "Sluice", "direct"
 ALL = (ALONE, STATIC, NAIVE, SLUICE, DIRECT)
 NEAR = (NAIVE, SLUICE, DIRECT)
-HALF, FIFTH = "7B, half of direct's capacity", "7B, a fifth of direct's capacity"
+HALF, FIFTH = "simulated 7B, half of direct's capacity", "simulated 7B, a fifth of direct's capacity"
 WINDOW_S = 0.05
 PROMPT_BYTES = 235
 """With the marks of its roles, 64 tokens for the simulator."""
@@ -105,7 +105,7 @@ SIMULATED = (
         "a100-qwen2-7b",
         Config(engine="simulator", sim_profile="a100-qwen2-7b", max_num_seqs=64, probe_interval_s=0),
         (
-            Load("7B, closed loop of 120", ALL, _SHORT, clients=120),
+            Load("simulated 7B, closed loop of 120", ALL, _SHORT, clients=120),
             Load(HALF, NEAR, _SHORT, share=0.5),
             Load(FIFTH, NEAR, _SHORT, share=0.2),
         ),
@@ -113,7 +113,7 @@ SIMULATED = (
     Group(
         "h100x4-llama-3-70b",
         Config(engine="simulator", sim_profile="h100x4-llama-3-70b", max_num_seqs=64, probe_interval_s=0),
-        (Load("70B, open loop of 120/s", ALL, _SHORT, rate=120),),
+        (Load("simulated 70B, open loop of 120/s", ALL, _SHORT, rate=120),),
     ),
 )
 REAL = (
@@ -321,6 +321,12 @@ def _ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
 
+def _shown(value: Any) -> Any:
+    if value is None:
+        return ""
+    return round(value) if isinstance(value, float) and value >= 1000 else value
+
+
 def _capacity(runs: Sequence[Result]) -> float:
     """Requests/s of the direct arm in the first load."""
     found = next((run["requests_per_s"] for run in runs if run["arm"] == DIRECT), 0.0)
@@ -397,7 +403,7 @@ def main(arguments: list[str]) -> None:
     from bench.plot import plot  # only here: it takes a second to import, and every process of vLLM imports this module
 
     rows = summarise(runs)
-    shown = [{name: "" if value is None else value for name, value in row.items()} for row in rows]
+    shown = [{name: _shown(value) for name, value in row.items()} for row in rows]
     write("batching", f'make bench ARGS="batching {" ".join(arguments)}"', shown, runs)
     plot(rows, RESULTS / "batching.svg")
     reached = table(goals(rows))
