@@ -7,6 +7,10 @@ what is next. Two loads: "paced" keeps the arrivals of the trace, compressed; "s
 Spread of utilisation is the standard deviation over workers of the share of their sequences in use, in percentage
 points.
 
+Four engines by default: with two, chance alone finds half of what was cached. In a model of LRU caches of this size,
+always taking the engine that holds most of the prefix gives 1.5 times the hit rate of chance with two engines, and 2.0
+to 2.2 times with four.
+
 Then one hot prefix at three times what the engines can run at once: affinity must not pile it onto one of them.
 
 ``make bench ARGS="affinity [--workers 4]"``
