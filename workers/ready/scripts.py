@@ -13,6 +13,9 @@ EXPECTED_TOKENS = 128
 SUSPECT_TOKENS = 16
 """Who had made more than this when its engine died first is no suspect."""
 
+RESUME_MS = 60_000
+"""An item that lost its engine may wait so long at least: another engine may have to start first."""
+
 NAMES = (
     "admit",
     "claim",
@@ -38,6 +41,7 @@ _CONSTANTS = {
     "PREFIX_COARSE_TOKENS": prefix.COARSE_BYTES // prefix.BYTES_PER_TOKEN,
     "EXPECTED_TOKENS": EXPECTED_TOKENS,
     "SUSPECT_TOKENS": SUSPECT_TOKENS,
+    "RESUME_MS": RESUME_MS,
 }
 
 

@@ -6,6 +6,7 @@ from domain.usage import Usage
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
 from workers.ready.ready_set import ReadySet
+from workers.ready.scripts import RESUME_MS
 
 
 async def time_is_up(ready: ReadySet, request_id: str) -> str:
@@ -39,3 +40,16 @@ async def test_what_ran_and_waits_again_has_run_too_long(ready: ReadySet, item: 
     assert await time_is_up(ready, "r1") == "closed"
     assert [one["outcome"] for one in world.settlements(store)] == ["timeout"]
     assert world.leftovers(store) == []
+
+
+async def test_what_lost_its_engine_may_wait_until_another_has_started(
+    ready: ReadySet, item: MakeItem, store: SyncRedis
+) -> None:
+    world.beat(store, "w1", 1)
+    await ready.admit(item("r1", queue_ms=200))
+    await world.claim(ready, "w1", 1)
+    await ready.lose("r1", "w1", 0, "engine_dead")
+    await ready.requeue("r1", "g1", 1, "half an answer", 4)
+    seconds, microseconds = store.time()
+    left_ms = int(store.hget("sl:item:r1", "deadline")) - seconds * 1000 - microseconds / 1000
+    assert left_ms > RESUME_MS - 10_000

@@ -9,7 +9,7 @@ if item.state ~= 'lost' then return {'ready', 0} end -- put back already; the fi
 if item.guilty == '1' then return {'guilty'} end
 if tonumber(item.attempt) - tonumber(item.forgiven) > tonumber(item.max_retries) then return {'spent'} end
 local now = now_ms()
-local deadline = now + tonumber(item.wait_ms)
+local deadline = now + math.max(tonumber(item.wait_ms), RESUME_MS)
 local made = tonumber(ARGV[5]) - tonumber(item.text_tokens or 0)
 local deaths = tonumber(item.deaths)
 redis.call('HSET', 'sl:item:' .. rid, 'state', 'ready', 'text', ARGV[4], 'text_tokens', ARGV[5], 'ids', ARGV[6],
