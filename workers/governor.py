@@ -87,7 +87,7 @@ class Governor:
 
     def room(self, now_ms: float) -> Room:
         """What may be claimed now."""
-        full = PREFILL_STEPS * self.config.max_num_batched_tokens
+        full = self._prefill_steps() * self.config.max_num_batched_tokens
         kv_tokens = self._free_kv_tokens()
         return Room(
             classes=self.seats(),
@@ -172,6 +172,10 @@ class Governor:
             max(0, load.item.need_tokens - load.item.prompt_tokens - load.made_tokens) for load in self._loads.values()
         )
         return max(0, room.free_kv_blocks * room.block_tokens - growth)
+
+    def _prefill_steps(self) -> int:
+        """One while P0 comes, since its prompt waits for those of others that are under way."""
+        return 1 if self.reserve.seats(self.in_flight(QosClass.P0)) else PREFILL_STEPS
 
     def _prefilling(self, now_ms: float) -> int:
         """Prompt tokens under way. A whole answer shows no first token, so there the steps are reckoned."""

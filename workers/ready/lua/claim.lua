@@ -10,7 +10,7 @@ local wid, model, batch = ARGV[1], ARGV[2], ARGV[3]
 local idle, may_try = ARGV[4] == '1', ARGV[5] == '1'
 local kv_left, prefill_left, prefill_full = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local slack, balance, served_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local TENANTS, EACH, MAX_PASSED, MAX_OTHERS = 4, 4, 16, 8
+local TENANTS, LOOK, MAX_PASSED, MAX_OTHERS = 4, 16, 16, 8
 local now = now_ms()
 if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
 local off = switch_of('worker:' .. wid) -- then it takes nothing, but a ticket that reached it is passed on
@@ -32,11 +32,13 @@ local count = tonumber(redis.call('GET', 'sl:taken:' .. model) or 0)
 
 -- How many of an item's prefix hashes a worker has served: each includes all before it, so halving finds the last.
 local function depth_on(worker, prefix)
-  local low, high = 0, math.floor(#prefix / 8)
+  local served, low, high = 'sl:served:' .. worker, 0, math.floor(#prefix / 8)
+  local function has(number) return redis.call('ZSCORE', served, string.sub(prefix, number * 8 - 7, number * 8)) end
+  if high == 0 or not has(1) then return 0 end
+  low = 1
   while low < high do
     local middle = math.floor((low + high + 1) / 2)
-    if redis.call('ZSCORE', 'sl:served:' .. worker, string.sub(prefix, middle * 8 - 7, middle * 8)) then low = middle
-    else high = middle - 1 end
+    if has(middle) then low = middle else high = middle - 1 end
   end
   return low
 end
@@ -45,12 +47,13 @@ local function tokens_of(depth)
   return math.min(depth, PREFIX_FINE) * PREFIX_TOKENS + math.max(0, depth - PREFIX_FINE) * PREFIX_COARSE_TOKENS
 end
 
+-- Longer prefixes are forgotten before shorter ones, as caches do it.
 local function note_served(prefix)
   if not prefix or prefix == '' then return end
-  local members = {}
-  for i = 1, #prefix, 8 do
-    members[#members + 1] = now
-    members[#members + 1] = string.sub(prefix, i, i + 7)
+  local members, count = {}, #prefix / 8
+  for i = 1, count do
+    members[#members + 1] = tostring(now + (count - i) / 1024)
+    members[#members + 1] = string.sub(prefix, i * 8 - 7, i * 8)
   end
   local key = 'sl:served:' .. wid
   redis.call('ZADD', key, unpack(members))
@@ -58,18 +61,21 @@ local function note_served(prefix)
   redis.call('PEXPIRE', key, 3600000)
 end
 
--- Another live worker with room that holds more of this prefix, and is not much busier than this one.
-local function home_of(class, item, depth)
-  if item.prefix == '' or now - tonumber(item.t_ready) >= class.leave_ms then return nil end
-  local rooms, best, best_depth = redis.call('HGETALL', 'sl:room:' .. class.queue), nil, depth
-  for i = 1, math.min(#rooms, 2 * MAX_OTHERS), 2 do
-    local room = tonumber(rooms[i + 1])
-    if rooms[i] ~= wid and room > 0 and class.seats - room <= balance then
-      local there = depth_on(rooms[i], item.prefix)
-      if there > 2 * depth and there > best_depth then best, best_depth = rooms[i], there end
-    end
+-- The other live worker that has served most of a prefix, how much, and how much room it has.
+local function best_elsewhere(class, prefix)
+  local best, best_depth, best_room = nil, 0, 0
+  for i = 1, math.min(#class.rooms, 2 * MAX_OTHERS), 2 do
+    local worker = class.rooms[i]
+    local depth = worker ~= wid and depth_on(worker, prefix) or 0
+    if depth > best_depth then best, best_depth, best_room = worker, depth, tonumber(class.rooms[i + 1]) end
   end
-  return best
+  return best, best_depth, best_room
+end
+
+-- Whether an item is left to the worker that knows its prefix: that one can take it soon and is not much busier.
+local function is_left(class, near)
+  return near.home and near.room > 0 and class.seats - near.room <= balance and near.there > 2 * near.here
+    and now - near.t_ready < class.leave_ms
 end
 
 -- Choosing --------------------------------------------------------------------------------------------------------
@@ -102,44 +108,52 @@ local function head_of(class)
   end
 end
 
--- Items near the head of the fair order: some tenants within the slack, the first few of each.
+-- Items near the head of the fair order: of the tenants within the slack the first few each, LOOK of them together.
 local function near_head(class)
   local turn = redis.call('ZRANGE', 'sl:turn:' .. class.queue, 0, TENANTS - 1, 'WITHSCORES')
-  local found = {}
+  local within, found = {}, {}
   for i = 1, #turn, 2 do
-    if tonumber(turn[i + 1]) <= tonumber(turn[2]) + slack then
-      for _, rid in ipairs(redis.call('ZRANGE', 'sl:line:' .. class.queue .. ':' .. turn[i], 0, EACH - 1)) do
-        found[#found + 1] = {rid, turn[i]}
-      end
+    if tonumber(turn[i + 1]) <= tonumber(turn[2]) + slack then within[#within + 1] = turn[i] end
+  end
+  local each = math.floor(LOOK / #within)
+  for _, tenant in ipairs(within) do
+    for _, rid in ipairs(redis.call('ZRANGE', 'sl:line:' .. class.queue .. ':' .. tenant, 0, each - 1)) do
+      found[#found + 1] = {rid = rid, tenant = tenant}
     end
   end
   return found
 end
 
--- The item near the head whose prefix is best known here; the head itself once it was passed over too often.
-local function next_of(class)
+-- Where the prefix of an item near the head is known: here, and best elsewhere.
+local function locate(class, near)
+  local prefix, t_ready = unpack(redis.call('HMGET', 'sl:item:' .. near.rid, 'prefix', 't_ready'))
+  if not t_ready then return false end
+  near.t_ready, near.here, near.there = tonumber(t_ready), depth_on(wid, prefix), 0
+  if prefix ~= '' then near.home, near.there, near.room = best_elsewhere(class, prefix) end
+  return true
+end
+
+local next_of
+-- The item near the head that gains most from running here and not elsewhere; the head itself once it was passed over
+-- too often.
+function next_of(class)
   local head, head_item = head_of(class)
   if not head or not slack or class.urgent or redis.call('EXISTS', 'sl:prefixed:' .. class.queue) == 0 then
     return head, head_item, 0
   end
-  local best, best_item, best_depth = head, head_item, depth_on(wid, head_item.prefix)
-  if tonumber(head_item.passed or 0) >= MAX_PASSED then return best, best_item, best_depth end
-  local home = home_of(class, head_item, best_depth)
-  if home then homes[#homes + 1] = home; best = nil end
+  if tonumber(head_item.passed or 0) >= MAX_PASSED then return head, head_item, depth_on(wid, head_item.prefix) end
+  class.rooms = redis.call('HGETALL', 'sl:room:' .. class.queue)
+  local best
   for _, near in ipairs(near_head(class)) do
-    local prefix, t_ready = unpack(redis.call('HMGET', 'sl:item:' .. near[1], 'prefix', 't_ready'))
-    if near[1] ~= head and t_ready then
-      local depth = depth_on(wid, prefix)
-      if (best and depth > best_depth) or (not best and not home_of(class, {prefix = prefix, t_ready = t_ready}, depth)) then
-        best, best_item, best_depth = near[1], near, depth
-      end
-    end
+    if locate(class, near) and (not best or near.here - near.there > best.here - best.there) then best = near end
   end
-  if not best then return nil end
-  if best ~= head then best_item = living(best, class.queue, best_item[2]) end
-  if not best_item then return head, head_item, depth_on(wid, head_item.prefix) end
-  if best ~= head then redis.call('HINCRBY', 'sl:item:' .. head, 'passed', 1) end
-  return best, best_item, best_depth
+  if not best then return head, head_item, 0 end
+  if is_left(class, best) then homes[#homes + 1] = best.home; return nil end
+  if best.rid == head then return head, head_item, best.here end
+  local item = living(best.rid, class.queue, best.tenant)
+  if not item then return next_of(class) end
+  redis.call('HINCRBY', 'sl:item:' .. head, 'passed', 1)
+  return best.rid, item, best.here
 end
 
 -- The next item of the class whose oldest is most overdue, if it is its turn; in fair order, so that no tenant's old
