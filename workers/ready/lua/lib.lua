@@ -178,11 +178,14 @@ local function lose_item(rid, item, cause, forgive)
   redis.call('SREM', 'sl:held:' .. item.owner, rid)
   local attempt = tonumber(item.attempt) + 1
   local died = cause == 'engine_dead' or cause == 'worker_lost'
-  local guilty = died and item.trial == '1'
+  forgive = forgive and item.trial ~= '1'
+  local deaths = tonumber(item.deaths or 0) + (died and not forgive and 1 or 0)
+  -- A worker that was lost may only have stalled, so that alone is no proof.
+  local guilty = died and item.trial == '1' and (cause == 'engine_dead' or deaths > 2)
   redis.call('HSET', 'sl:item:' .. rid, 'state', 'lost', 'attempt', attempt, 'cause', cause,
     'causes', (item.causes and item.causes .. ',' or '') .. cause .. '@' .. item.batch,
-    'deaths', tonumber(item.deaths or 0) + (died and not forgive and 1 or 0),
-    'forgiven', tonumber(item.forgiven or 0) + (forgive and not guilty and 1 or 0), 'guilty', guilty and '1' or '0')
+    'deaths', deaths,
+    'forgiven', tonumber(item.forgiven or 0) + (forgive and 1 or 0), 'guilty', guilty and '1' or '0')
   redis.call('HDEL', 'sl:item:' .. rid, 'trial')
   tell_gateway(item.gw, {rid, attempt, -1, 'L', cause})
 end
