@@ -148,8 +148,8 @@ async def test_a_large_batch_of_background_work_goes_out_in_slices(trio: Stack) 
     for _ in range(5):
         if await slices():
             break
-    settled = load.logged(trio, "slices_settled")[before:]
-    assert settled, "no chord's body ran"
+    settled = load.logged(trio, "slices_settled")
+    assert len(settled) > before, "no chord's body ran"
     assert all(one["slices"] == len(one["batch_ids"]) >= 2 for one in settled)
     assert len(trio.store(db=2).pubsub_channels("celery-task-meta-*")) == listeners
 
