@@ -35,11 +35,7 @@ class Tickets:
         if not has_room and not window.limits.max_wait_ms:
             return  # nothing is gathered on purpose: who is busy claims by himself
         window.add(_now_ms())
-        wait_ms = window.wait_ms(_now_ms(), has_room)
-        if wait_ms <= 0:
-            self._close(key)
-        elif key not in self._timers:
-            self._timers[key] = asyncio.get_running_loop().call_later(wait_ms / 1000, self._close, key)
+        self._close_or_wait(key, has_room=has_room)
 
     def changed(self) -> Iterator[tuple[str, dict[str, str | int | float]]]:
         """Queues whose window was closed since the last call, with what operators see of it."""
@@ -58,13 +54,22 @@ class Tickets:
                 },
             )
 
+    def _close_or_wait(self, key: tuple[str, QosClass], *, has_room: bool) -> None:
+        wait_ms = self._windows[key].wait_ms(_now_ms(), has_room)
+        if wait_ms <= 0:
+            self._close(key)
+        elif key not in self._timers:
+            self._timers[key] = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look_again, key)
+
+    def _look_again(self, key: tuple[str, QosClass]) -> None:
+        del self._timers[key]
+        self._close_or_wait(key, has_room=False)  # a loop's timers may be a little early
+
     def _close(self, key: tuple[str, QosClass]) -> None:
         timer = self._timers.pop(key, None)
         if timer:
             timer.cancel()
         window = self._windows[key]
-        if not window.items:
-            return
         window.close(_now_ms())
         self._changed.add(key)
         qos_class = key[1].value

@@ -109,3 +109,14 @@ async def test_what_operators_see_is_told_once() -> None:
     ours.arrived("m", P1, has_room=True)
     assert [queue for queue, _ in ours.changed()] == ["m:p1"]
     assert list(ours.changed()) == []
+
+
+async def test_a_timer_that_is_early_does_not_pass_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    bell = Bell()
+    ours = tickets(bell, window_ms=SHORT_MS)
+    loop = asyncio.get_running_loop()
+    on_time = loop.call_later
+    monkeypatch.setattr(loop, "call_later", lambda delay_s, *rest: on_time(max(0.0, delay_s - 0.005), *rest))
+    ours.arrived("m", P1, has_room=False)
+    await asyncio.wait_for(bell.heard.wait(), LIMIT_S)
+    assert [facts["last_closed_by"] for _, facts in ours.changed()] == ["time"]
