@@ -114,7 +114,8 @@ async def test_prompts_that_nobody_knows_go_to_the_idle_worker_whatever_it_has_c
         with switched(trio, {"worker:worker-2": "paused"}):
             slow = [body_of("tokens=4000,itl=0.02", text=f"{number} is unique") for number in range(SEATS)]
             work = asyncio.create_task(post_all(trio, slow))
-            await until(lambda: rooms(trio, "p1")[busy] == 0)
+            await until(lambda: held(trio, busy) and rooms(trio, "p1")[busy] == 0)
+        await until(lambda: rooms(trio, "p1")[idle])
         answers = await post_all(trio, [body_of("tokens=2", text=f"{number} is another") for number in range(12)])
         assert {row["worker_id"] for row in rows(trio, answers)} == {idle}
         work.cancel()
