@@ -255,7 +255,7 @@ def rejected(status: int, error: Mapping[str, object]) -> ApiError:
     return ApiError(
         status if 400 <= status < 500 else 400,
         text("message") or TABLE[Refusal.REJECTED].message,
-        type=_INVALID,
+        type=_LIMIT if status == 429 else _INVALID,
         param=text("param"),
         code=None if text("code") in (None, str(status)) else text("code"),
         reason=Refusal.REJECTED.value,

@@ -59,9 +59,9 @@ class Executor:
     def start(self, item: ClaimedItem, abort: Ending | None) -> None:
         """Run an item; ``abort`` is how it is to end if somebody has called it off already."""
         running = Running(item, abort=abort, stopped=abort is not None)
-        self.running[item.request_id] = running
-        self._governor.started(item, _now_ms())
         self._note_start(item)
+        self._governor.started(item, _now_ms())
+        self.running[item.request_id] = running
         running.task = asyncio.create_task(self._run(running), name=item.request_id)
         metrics.running.set(len(self.running))
 

@@ -109,6 +109,7 @@ async def test_a_request_that_always_fails_is_retried_as_often_as_its_class_allo
     runs = [line for line in logged(pair, "item_given_back") if line["request_id"] == row["request_id"]]
     assert len(runs) == 1 + POLICIES[qos_class].max_retries
     assert {line["rollback_cause"] for line in runs} == {row["rollback_cause"]} == {"engine_error"}
+    assert row["retry_attempt"] == POLICIES[qos_class].max_retries
     assert load.metric(pair, 'sluice_rollbacks_total{cause="engine_error"}') == before + len(runs)
 
 
@@ -132,7 +133,7 @@ async def test_a_request_that_kills_engines_is_quarantined_and_costs_its_neighbo
     assert [row["outcome"] for row in rows] == ["completed"] * len(streams) + ["failed"]
     assert (rows[-1]["error_code"], rows[-1]["retry_attempt"], rows[-1]["rollback_cause"]) == (
         "quarantined",
-        2,
+        1,
         "engine_dead",
     )
     died = Counter(line["process"] for line in logged(pair, "engine_dead")) - deaths

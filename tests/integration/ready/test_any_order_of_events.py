@@ -12,15 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
+from domain.outcome import RollbackCause
 from domain.qos import QosClass
 from domain.usage import Usage
 from tests.integration.ready import world
 from tests.integration.ready.conftest import ITEM
-from workers.ready.item import Admitted
+from workers.ready.item import Admitted, Affinity
 from workers.ready.ready_set import ReadySet
 
 T = TypeVar("T")
 WORKERS, GATEWAYS = ("w1", "w2"), ("g1", "g2")
+AFFINITY = Affinity(4096, 2, dict.fromkeys(QosClass, 60_000))
 
 
 class Life(RuleBasedStateMachine):
@@ -44,8 +46,13 @@ class Life(RuleBasedStateMachine):
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
-    @rule(gateway=st.sampled_from(GATEWAYS), qos_class=st.sampled_from(QosClass), wide=st.booleans())
-    def admit(self, gateway: str, qos_class: QosClass, wide: bool) -> None:
+    @rule(
+        gateway=st.sampled_from(GATEWAYS),
+        qos_class=st.sampled_from(QosClass),
+        wide=st.booleans(),
+        prefix=st.sampled_from((b"", b"a" * 16, b"a" * 8 + b"b" * 8)),
+    )
+    def admit(self, gateway: str, qos_class: QosClass, wide: bool, prefix: bytes) -> None:
         self.count += 1
         item = dataclasses.replace(
             ITEM,
@@ -53,6 +60,7 @@ class Life(RuleBasedStateMachine):
             gateway_id=gateway,
             qos_class=qos_class,
             sequences=3 if wide else 1,
+            prefix=prefix,
             requests_per_minute=10_000,
             tokens_per_minute=100_000,
             max_concurrent=6,
@@ -66,9 +74,10 @@ class Life(RuleBasedStateMachine):
             self.held = [one for one in self.held if one[1] != worker]
             world.beat(self.store, worker, free, first=True)
 
-    @rule(worker=st.sampled_from(WORKERS), free=st.integers(1, 4), idle=st.booleans())
-    def claim(self, worker: str, free: int, idle: bool) -> None:
-        claim = self.do(self.ready.claim(worker, "m", "b", world.room(free, idle=idle)))
+    @rule(worker=st.sampled_from(WORKERS), free=st.integers(1, 4), idle=st.booleans(), affine=st.booleans())
+    def claim(self, worker: str, free: int, idle: bool, affine: bool) -> None:
+        affinity = AFFINITY if affine else None
+        claim = self.do(self.ready.claim(worker, "m", "b", world.room(free, idle=idle), affinity))
         if claim:
             self.held += [(one.request_id, worker, one.attempt) for one in claim.items]
 
@@ -78,17 +87,40 @@ class Life(RuleBasedStateMachine):
             request_id, worker, attempt = self.held[pick % len(self.held)]
             self.do(world.finish(self.ready, request_id, worker, attempt))
 
-    @rule(pick=st.integers(0, 100))
-    def lose(self, pick: int) -> None:
+    @rule(pick=st.integers(0, 100), cause=st.sampled_from(RollbackCause), forgive=st.booleans())
+    def lose(self, pick: int, cause: RollbackCause, forgive: bool) -> None:
         if self.held:
             request_id, worker, attempt = self.held[pick % len(self.held)]
-            self.do(self.ready.lose(request_id, worker, attempt, "engine_error"))
+            self.do(self.ready.lose(request_id, worker, attempt, cause.value, forgive=forgive))
+
+    @rule(pick=st.integers(0, 100), tokens=st.integers(0, 50))
+    def progress(self, pick: int, tokens: int) -> None:
+        if self.held:
+            request_id, worker, _ = self.held[pick % len(self.held)]
+            pipeline = self.ready.redis.pipeline(transaction=False)
+            self.ready.queue_progress(pipeline, worker, {request_id: tokens})
+            self.do(pipeline.execute())
+
+    @rule(pick=st.integers(0, 100))
+    def acquit(self, pick: int) -> None:
+        if self.held:
+            self.do(self.ready.acquit(*self.held[pick % len(self.held)]))
+
+    @rule(
+        what=st.sampled_from(["worker:w1", "queue:m:p0", "queue:m:p1", "queue:m:p2"]),
+        state=st.sampled_from(["paused", "draining", None]),
+    )
+    def switch(self, what: str, state: str | None) -> None:
+        if state is None:
+            self.store.hdel("sl:switch", what)
+        else:
+            self.store.hset("sl:switch", what, state)
 
     @rule(pick=st.integers(0, 100), attempt=st.integers(1, 3), gateway=st.sampled_from(GATEWAYS))
     def requeue(self, pick: int, attempt: int, gateway: str) -> None:
         if self.count:
             request_id = f"r{pick % self.count + 1}"
-            if self.do(self.ready.requeue(request_id, gateway, attempt, "so far", 2)) == "spent":
+            if self.do(self.ready.requeue(request_id, gateway, attempt, "so far", 2)) in ("spent", "guilty"):
                 self.do(self.ready.cancel(request_id, "failed", 502, "engine_failed", Usage()))
 
     @rule(pick=st.integers(0, 100))

@@ -154,12 +154,14 @@ local function close_item(rid, item, outcome, status, code, u, now)
     bucket_set(key, math.min(cap, bucket_level(key, cap, now) + unused), now)
   end
   charge_rest(item, u, now)
+  -- A lost item counts the attempt that was to come; it was not run again.
+  local attempt = tonumber(item.attempt) - (item.state == 'lost' and 1 or 0)
   redis.call('ZREM', 'sl:deadlines', rid)
   redis.call('SREM', 'sl:gwitems:' .. item.gw, rid)
   redis.call('XADD', 'sl:settle', '*', 'rid', rid, 'tenant_id', item.tenant_id, 'key_id', item.key_id,
     'model', item.model, 'version', item.version or '', 'class', item.class, 'endpoint', item.endpoint,
     'stream', item.stream, 'outcome', outcome, 'status', status, 'code', code, 'prompt', u[1], 'cached', u[2],
-    'completion', u[3], 'attempt', item.attempt, 'cause', item.cause or '', 'batch', item.batch or '',
+    'completion', u[3], 'attempt', attempt, 'cause', item.cause or '', 'batch', item.batch or '',
     'worker', item.owner or '', 'gateway', item.gw, 't_admit', item.t_admit, 't_claim', item.t_claim or '',
     't_first', item.t_first or '', 't_end', now)
   redis.call('DEL', 'sl:item:' .. rid, 'sl:body:' .. rid)
