@@ -386,7 +386,7 @@ batches and the naive window take as many, or what came within 50 ms. Known-answ
 - The simulator's step times are in real time and come from published figures and stated assumptions
   ([simulator](../../docs/reference/simulator.md#profiles)); ratios between arms carry over, absolute figures do not.
 
-![Throughput and latency of each arm](batching.svg)
+![Throughput and latency of each arm]({plot}.svg)
 """
 
 
@@ -397,16 +397,24 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20, help="length of one run of one arm")
     options = parser.parse_args(arguments)
+    for engine in ("simulator", "vllm"):
+        if options.engine in (engine, "both"):
+            _record(engine, options.rounds, options.seconds)
+
+
+def _record(engine: str, rounds: int, seconds: float) -> None:
+    """Measure all loads on one kind of engine, and write them under a name of their own."""
     runs: list[Result] = []
-    for group in GROUPS[options.engine]:
-        runs += measure_group(group, options.rounds, options.seconds)
+    for group in GROUPS[engine]:
+        runs += measure_group(group, rounds, seconds)
     from bench.plot import plot  # only here: it takes a second to import, and every process of vLLM imports this module
 
     rows = summarise(runs)
     shown = [{name: _shown(value) for name, value in row.items()} for row in rows]
-    write("batching", f'make bench ARGS="batching {" ".join(arguments)}"', shown, runs)
-    plot(rows, RESULTS / "batching.svg")
+    name = f"batching_{engine}"
+    write(name, f'make bench ARGS="batching --engine {engine} --rounds {rounds} --seconds {seconds:g}"', shown, runs)
+    plot(rows, RESULTS / f"{name}.svg")
     reached = table(goals(rows))
     print(reached)
-    with (RESULTS / "batching.md").open("a") as results:
-        results.write(f"\n{reached}\n{NOTES.format(seconds=options.seconds)}")
+    with (RESULTS / f"{name}.md").open("a") as results:
+        results.write(f"\n{reached}\n{NOTES.format(seconds=seconds, plot=name)}")

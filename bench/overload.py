@@ -11,7 +11,7 @@ requests stream. Four steps on one running instance:
 An answer is good if its first token met the goal of its original class and came while the load lasted. Goals: P0 twice
 the p99 alone, P1 2 s, P2 its queue deadline plus 2 s. Times count from when a request was due.
 
-``make bench ARGS="overload [--seconds 60] [--rounds 2] [--step-tokens 1024] [--p0-workers N]"``
+``make bench ARGS="overload [--seconds 60] [--rounds 2] [--step-tokens 512] [--p0-workers N]"``
 """
 
 import argparse
@@ -64,7 +64,7 @@ ENVIRON = {
     "SLUICE_QUEUE_DEADLINE_P2_MS": str(int(P2_DEADLINE_S * 1000)),
 }
 # A P0 request waits for the step that runs when it comes, so a step must be short beside its own prompt.
-STEP_TOKENS = 1024
+STEP_TOKENS = 512
 CAPACITY_CLIENTS = 3 * WORKERS * MAX_NUM_SEQS // 2
 
 

@@ -70,6 +70,17 @@ async def test_it_is_not_left_to_a_worker_without_room_or_much_busier_or_dead(
     assert await names(ready, "free", 8) == ["r9"]
 
 
+async def test_what_nobody_knows_is_left_to_a_worker_that_is_much_less_busy(
+    ready: ReadySet, item: MakeItem, store: SyncRedis
+) -> None:
+    world.beat(store, "busy", 3)
+    world.beat(store, "idle", 8)
+    await ready.admit(item("cold", prefix=ONE))
+    claim = await world.claim(ready, "busy", 3, affinity=AFFINITY)
+    assert (claim.items, claim.other_workers) == ((), ("idle",))
+    assert await names(ready, "idle", 8) == ["cold"]
+
+
 async def test_it_is_not_left_for_longer_than_the_class_allows(
     ready: ReadySet, item: MakeItem, store: SyncRedis
 ) -> None:

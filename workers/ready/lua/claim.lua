@@ -72,10 +72,24 @@ local function best_elsewhere(class, prefix)
   return best, best_depth, best_room
 end
 
--- Whether an item is left to the worker that knows its prefix: that one can take it soon and is not much busier.
-local function is_left(class, near)
-  return near.home and near.room > 0 and class.seats - near.room <= balance and near.there > 2 * near.here
-    and now - near.t_ready < class.leave_ms
+-- The other worker with the most room.
+local function emptiest(class)
+  local best, most = nil, 0
+  for i = 1, #class.rooms, 2 do
+    if class.rooms[i] ~= wid and tonumber(class.rooms[i + 1]) > most then best, most = class.rooms[i], tonumber(class.rooms[i + 1]) end
+  end
+  return best, most
+end
+
+-- The worker that an item is left to: the one that knows its prefix much better, has room and is not much busier; or one
+-- that is much less busy, if nothing is gained here.
+local function left_to(class, near)
+  if now - near.t_ready >= class.leave_ms then return nil end
+  if near.home and near.room > 0 and class.seats - near.room <= balance and near.there > 2 * near.here then
+    return near.home
+  end
+  local other, room = emptiest(class)
+  if near.here <= near.there and room - class.seats > balance then return other end
 end
 
 -- Choosing --------------------------------------------------------------------------------------------------------
@@ -148,7 +162,8 @@ function next_of(class)
     if locate(class, near) and (not best or near.here - near.there > best.here - best.there) then best = near end
   end
   if not best then return head, head_item, 0 end
-  if is_left(class, best) then homes[#homes + 1] = best.home; return nil end
+  local other = left_to(class, best)
+  if other then homes[#homes + 1] = other; return nil end
   if best.rid == head then return head, head_item, best.here end
   local item = living(best.rid, class.queue, best.tenant)
   if not item then return next_of(class) end
