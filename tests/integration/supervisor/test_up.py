@@ -179,7 +179,7 @@ def test_a_redis_that_does_not_answer_is_reported(data_dir: Path) -> None:
 def test_a_wrong_option_stops_before_anything_is_made(data_dir: Path) -> None:
     refused = command("up", "--engine", "vlm", "--data-dir", str(data_dir))
     assert refused.returncode == 1
-    assert "SLUICE_ENGINE must be one of vllm, simulator" in refused.stderr
+    assert "SLUICE_ENGINE must be one of vllm, padded, simulator" in refused.stderr
     assert not data_dir.exists()
 
 

@@ -28,7 +28,7 @@ def test_values_are_read_by_their_type() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("engine", "tgi", "must be one of vllm, simulator"),
+        ("engine", "tgi", "must be one of vllm, padded, simulator"),
         ("max_num_seqs", "0", "at least 1"),
         ("max_num_seqs", "many", "must be a number"),
         ("keep_alive_s", "nan", "at least"),
