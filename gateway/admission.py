@@ -1,5 +1,7 @@
 """Admission: one script checks and reserves the quota and puts the item in; the answer's headers say what is left."""
 
+import math
+
 from redis.exceptions import RedisError
 
 from domain import prefix
@@ -91,7 +93,7 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         sequences=ask.choices,
         traceparent=colour.traceparent,
         prefix=prefix.own(ask.prefix, principal.cache_salt) if config.affinity else b"",
-        queue_ms=min(limits.deadline_ms, int(time_allowed_s(ask, config) * 1000)),
+        queue_ms=min(limits.deadline_ms, int(1000 * min(time_allowed_s(ask, config), ask.read_timeout_s or math.inf))),
         max_waiting=limits.max_waiting,
         max_waiting_bytes=limits.max_waiting_bytes,
     )

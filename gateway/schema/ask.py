@@ -18,6 +18,8 @@ class Ask:
         choices: answers that the engine makes: ``n`` times the number of prompts.
         prompt_bytes: UTF-8 bytes of all text that becomes prompt, tool definitions included; a token id counts 4.
         timeout_s: the client waits for so long in all; None if it does not say.
+        read_timeout_s: its connection is given up after so long a silence, as it tells beside the body. Nobody needs to
+            wait in the queue for longer; what runs is ended by the client itself, when it closes the connection.
         prefix: names of the prompt's prefixes, see :mod:`domain.prefix`.
     """
 
@@ -30,4 +32,5 @@ class Ask:
     choices: int
     prompt_bytes: int
     timeout_s: float | None = None
+    read_timeout_s: float | None = None
     prefix: bytes = b""

@@ -113,8 +113,8 @@ class AskingView(DataView):
         _check_content_type(request.content_type)
         self.body = await read_body(request.receive, request.scope["headers"], settings.SLUICE.max_body_bytes)
         self.ask = self.parse(self.body)
-        if self.ask.timeout_s is None and not self.ask.stream:
-            self.ask = replace(self.ask, timeout_s=read_timeout_s(request.scope["headers"]))
+        if not self.ask.stream:
+            self.ask = replace(self.ask, read_timeout_s=read_timeout_s(request.scope["headers"]))
 
     def rename(self, model: str) -> None:
         """Go on with the name under which engines serve the model."""

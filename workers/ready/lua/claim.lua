@@ -10,7 +10,7 @@ local wid, model, batch = ARGV[1], ARGV[2], ARGV[3]
 local idle, may_try = ARGV[4] == '1', ARGV[5] == '1'
 local kv_left, prefill_left, prefill_full = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local slack, balance, served_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local TENANTS, LOOK, MAX_PASSED, MAX_OTHERS = 4, 16, 16, 8
+local TENANTS, LOOK, MAX_PASSED, MAX_OTHERS = 4, 32, 16, 8
 local now = now_ms()
 if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
 local off = switch_of('worker:' .. wid) -- then it takes nothing, but a ticket that reached it is passed on
