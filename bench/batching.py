@@ -8,7 +8,7 @@
 
 All but Sluice call the engine in this process; Sluice's engine has the same settings in a process of its own.
 
-``make bench ARGS="batching [--engine simulator|vllm|both] [--rounds 3] [--seconds 20]"``
+``make bench ARGS="batching [--engine simulator|vllm|both] [--dtype bfloat16] [--rounds 3] [--seconds 20]"``
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import count, islice
 from math import log
 from pathlib import Path
@@ -396,23 +396,26 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--engine", choices=tuple(GROUPS), default="both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20, help="length of one run of one arm")
+    parser.add_argument("--dtype", default="auto", help="of vLLM: auto is float32 on a CPU")
     options = parser.parse_args(arguments)
     for engine in ("simulator", "vllm"):
         if options.engine in (engine, "both"):
-            _record(engine, options.rounds, options.seconds)
+            _record(engine, options.dtype, options.rounds, options.seconds)
 
 
-def _record(engine: str, rounds: int, seconds: float) -> None:
+def _record(engine: str, dtype: str, rounds: int, seconds: float) -> None:
     """Measure all loads on one kind of engine, and write them under a name of their own."""
     runs: list[Result] = []
     for group in GROUPS[engine]:
-        runs += measure_group(group, rounds, seconds)
+        config = group.config if engine == "simulator" else replace(group.config, dtype=dtype)
+        runs += measure_group(replace(group, config=config), rounds, seconds)
     from bench.plot import plot  # only here: it takes a second to import, and every process of vLLM imports this module
 
     rows = summarise(runs)
     shown = [{name: _shown(value) for name, value in row.items()} for row in rows]
-    name = f"batching_{engine}"
-    write(name, f'make bench ARGS="batching --engine {engine} --rounds {rounds} --seconds {seconds:g}"', shown, runs)
+    name = f"batching_{engine}" if dtype == "auto" else f"batching_{engine}_{dtype}"
+    options = f"--engine {engine} --dtype {dtype} --rounds {rounds} --seconds {seconds:g}"
+    write(name, f'make bench ARGS="batching {options}"', shown, runs)
     plot(rows, RESULTS / f"{name}.svg")
     reached = table(goals(rows))
     print(reached)
