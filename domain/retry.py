@@ -1,14 +1,9 @@
-"""Retries after a lost engine: how often, and how long an item waits before it goes back (requirement W3)."""
+"""Retries after a lost engine: how long an item waits before it goes back (W3); how often is in ``domain.qos``."""
 
-from domain.qos import POLICIES, QosClass
+from domain.qos import QosClass
 
 FIRST_BACKOFF_MS = 50
 FIXED_INTERVAL_MS = 200
-
-
-def may_retry(qos_class: QosClass, attempt: int) -> bool:
-    """Whether retry number ``attempt`` (1 for the first) is within what the class allows."""
-    return attempt <= POLICIES[qos_class].max_retries
 
 
 def delay_ms(qos_class: QosClass, attempt: int) -> int:

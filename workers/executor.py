@@ -227,7 +227,9 @@ class Executor:
 
     def _acquit(self, item: ClaimedItem) -> None:
         """A suspect got past the point at which its engine died, so the next one may have its turn."""
-        if self._governor.trial != item.request_id:
+        running = self.running.get(item.request_id)
+        # The timer of an earlier attempt says nothing about the one that runs now.
+        if self._governor.trial != item.request_id or running is None or running.item is not item:
             return
         self._governor.trial = ""
         self._on_room()

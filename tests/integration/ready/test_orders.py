@@ -1,6 +1,7 @@
 """An order to abort ends its item, however early it comes."""
 
 import asyncio
+import dataclasses
 
 import pytest
 from redis import Redis as SyncRedis
@@ -52,3 +53,19 @@ async def test_a_task_that_is_dropped_before_its_first_step_leaves_its_place(
     await asyncio.sleep(0.05)
     assert runner.running() == 0
     assert runner.rooms() == "p0=8,p1=8,p2=7"
+
+
+async def test_the_timer_of_an_earlier_trial_does_not_end_the_one_under_way(
+    runner: Runner, ready: ReadySet, item: MakeItem, store: SyncRedis
+) -> None:
+    world.beat(store, "w1", 8)
+    await ready.admit(item("r1", body=ENDLESS))
+    (claimed,) = (await world.claim(ready, "w1", 8)).items
+    earlier = dataclasses.replace(claimed, on_trial=True, trial_tokens=2)
+    runner._executor.start(dataclasses.replace(claimed, attempt=2, on_trial=True), None)
+    runner._executor._acquit(earlier)
+    assert runner._governor.trial == "r1"
+    runner._executor._acquit(runner._executor.running["r1"].item)
+    assert runner._governor.trial == ""
+    runner._executor.drop_all()
+    await asyncio.sleep(0.05)
