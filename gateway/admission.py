@@ -6,6 +6,7 @@ from redis.exceptions import RedisError
 
 from domain import prefix
 from domain.config import Config
+from domain.limits import Level
 from domain.qos import QosClass, choose_class
 from domain.queue_limits import queue_limits
 from gateway.errors import ApiError, Refusal, refuse
@@ -72,14 +73,15 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
     output = runtime.config.default_max_tokens if ask.max_tokens is None else ask.max_tokens
     config, qos_class = runtime.config, class_of(ask, principal)
     limits = queue_limits(config, qos_class)
+    caps = {limit.name: limit.cap for limit in principal.limits if limit.level is Level.TENANT}
     return NewItem(
         request_id=colour.request_id,
         tenant=principal.tenant,
         tenant_id=principal.tenant_id,
         key_id=principal.key_id,
-        requests_per_minute=principal.requests_per_minute,
-        tokens_per_minute=principal.tokens_per_minute,
-        max_concurrent=principal.max_concurrent,
+        requests_per_minute=caps.get("requests_per_minute"),
+        tokens_per_minute=caps.get("tokens_per_minute"),
+        max_concurrent=caps.get("max_concurrent"),
         weight=principal.weight,
         model=ask.model,
         qos_class=qos_class,

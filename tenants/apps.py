@@ -14,4 +14,4 @@ class TenantsConfig(AppConfig):
         """Connect the signals; models can be imported only now."""
         from tenants import models, revision
 
-        revision.connect((models.Plan, models.Tenant, models.ApiKey))
+        revision.connect((models.Plan, models.Tenant, models.ApiKey, models.Price))

@@ -15,10 +15,15 @@ from typing import NamedTuple
 
 from django.db import connections
 
+from domain import price
+from domain.limits import Level, Limit
+from domain.price import PriceRow
 from domain.qos import QosClass
 from tenants.keys import key_digest
-from tenants.models import ApiKey, Plan, Tenant
+from tenants.models import LIMIT_FIELDS, ApiKey, Plan, Price, Tenant
+from tenants.models.limits import limits_of
 from tenants.revision import SnapshotRevision
+from tenants.salt import shared_cache_salt
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +45,15 @@ class KeyRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a request is for, and what its plan allows; None for no limit."""
+    """Who a request is for, and what its plan and key allow.
+
+    Attributes:
+        limits: all that hold for it, of its tenant and of its key.
+        allowed_models: None for every model.
+        scopes: what the key may do, of ``tenants.models.choices.SCOPES``.
+        allowed_addresses: networks from which the key may be used; empty for every address.
+        retention_hours: for how long its answers may be kept; 0 for not at all.
+    """
 
     tenant_id: int
     tenant: str
@@ -49,11 +62,12 @@ class Principal:
     plan: str
     best_class: QosClass
     weight: float
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    max_concurrent: int | None
+    limits: tuple[Limit, ...]
     allowed_models: frozenset[str] | None
     cache_salt: str
+    scopes: frozenset[str]
+    allowed_addresses: tuple[str, ...]
+    retention_hours: int
 
 
 class PlanRow(NamedTuple):
@@ -62,10 +76,10 @@ class PlanRow(NamedTuple):
     name: str
     best_class: QosClass
     weight: float
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    max_concurrent: int | None
+    limits: tuple[Limit, ...]
     allowed_models: frozenset[str] | None
+    shares_cache: bool
+    retention_hours: int
 
 
 class TenantRow(NamedTuple):
@@ -85,16 +99,27 @@ class KeyRow(NamedTuple):
     prefix: str
     expires_at: datetime | None
     revoked_at: datetime | None
+    scopes: frozenset[str]
+    allowed_addresses: tuple[str, ...]
+    limits: tuple[Limit, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Plans, tenants and keys as they stood at one change; never altered once made."""
+    """Plans, tenants, keys and prices as they stood at one change; never altered once made.
+
+    ``prices`` holds the rows of each model by their id.
+    """
 
     revision: int
     plans: Mapping[int, PlanRow]
     tenants: Mapping[int, TenantRow]
     keys: Mapping[bytes, KeyRow]
+    prices: Mapping[str, Mapping[int, PriceRow]]
+
+    def prices_in_force(self, model: str, qos_class: QosClass, now: datetime) -> tuple[PriceRow, ...]:
+        """What a request to ``model`` that is admitted at ``now`` may cost, see :func:`domain.price.in_force`."""
+        return price.in_force(self.prices.get(model, {}).values(), qos_class.value, now)
 
     def find(self, api_key: str, now: datetime) -> Principal:
         """Return whom ``api_key`` stands for at ``now``.
@@ -125,15 +150,16 @@ def _principal(key: KeyRow, tenant: TenantRow, plan: PlanRow) -> Principal:
         plan=plan.name,
         best_class=plan.best_class,
         weight=plan.weight,
-        requests_per_minute=plan.requests_per_minute,
-        tokens_per_minute=plan.tokens_per_minute,
-        max_concurrent=plan.max_concurrent,
+        limits=plan.limits + key.limits,
         allowed_models=plan.allowed_models,
-        cache_salt=tenant.cache_salt,
+        cache_salt=shared_cache_salt() if plan.shares_cache else tenant.cache_salt,
+        scopes=key.scopes,
+        allowed_addresses=key.allowed_addresses,
+        retention_hours=plan.retention_hours,
     )
 
 
-EMPTY = Snapshot(-1, {}, {}, {})
+EMPTY = Snapshot(-1, {}, {}, {}, {})
 """Knows nobody, so it lets nobody in."""
 
 
@@ -154,27 +180,26 @@ def load_snapshot(last: Snapshot = EMPTY) -> Snapshot:
         {**base.plans, **_read_plans(base.revision)},
         {**base.tenants, **_read_tenants(base.revision)},
         {**base.keys, **_read_keys(base.revision)},
+        _read_prices(base),
     )
 
 
 def _read_plans(since: int) -> dict[int, PlanRow]:
-    rows = (
-        Plan.objects.filter(revision__gt=since)
-        .order_by()
-        .values_list(
-            "id",
-            "name",
-            "best_class",
-            "weight",
-            "requests_per_minute",
-            "tokens_per_minute",
-            "max_concurrent",
-            "allowed_models",
-        )
-    )
+    rows = Plan.objects.filter(revision__gt=since).order_by()
+    names = ("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours")
     return {
-        plan_id: PlanRow(name, QosClass(best), weight, requests, tokens, concurrent, frozenset(models) or None)
-        for plan_id, name, best, weight, requests, tokens, concurrent, models in rows
+        plan_id: PlanRow(
+            name,
+            QosClass(best),
+            weight,
+            limits_of(Level.TENANT, caps),
+            frozenset(models) or None,
+            sharing == "shared",
+            retention_hours,
+        )
+        for plan_id, name, best, weight, models, sharing, retention_hours, *caps in rows.values_list(
+            *names, *LIMIT_FIELDS
+        )
     }
 
 
@@ -188,12 +213,33 @@ def _read_tenants(since: int) -> dict[int, TenantRow]:
 
 
 def _read_keys(since: int) -> dict[bytes, KeyRow]:
-    rows = (
-        ApiKey.objects.filter(revision__gt=since)
-        .order_by()
-        .values_list("digest", "id", "tenant_id", "prefix", "expires_at", "revoked_at")
-    )
-    return {bytes.fromhex(row[0]): KeyRow(*row[1:]) for row in rows.iterator(_CHUNK)}
+    rows = ApiKey.objects.filter(revision__gt=since).order_by()
+    names = ("digest", "id", "tenant_id", "prefix", "expires_at", "revoked_at", "scopes", "allowed_addresses")
+    return {
+        bytes.fromhex(digest): KeyRow(
+            key_id,
+            tenant_id,
+            prefix,
+            expires_at,
+            revoked_at,
+            frozenset(scopes),
+            tuple(addresses),
+            limits_of(Level.KEY, caps),
+        )
+        for digest, key_id, tenant_id, prefix, expires_at, revoked_at, scopes, addresses, *caps in rows.values_list(
+            *names, *LIMIT_FIELDS
+        ).iterator(_CHUNK)
+    }
+
+
+def _read_prices(base: Snapshot) -> dict[str, dict[int, PriceRow]]:
+    prices = {model: dict(rows) for model, rows in base.prices.items()}
+    for one in Price.objects.filter(revision__gt=base.revision).order_by():
+        # A price of a million tokens in thousandths is one of a token in billionths.
+        nano = [int(p * 1000) for p in (one.input_per_million, one.cached_input_per_million, one.output_per_million)]
+        row = PriceRow(one.pk, one.model_version, one.qos_class, one.valid_from, *nano)
+        prices.setdefault(one.model, {})[one.pk] = row
+    return prices
 
 
 class SnapshotKeeper:

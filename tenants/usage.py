@@ -11,7 +11,7 @@ from django.db.models import Field
 from tenants.models import UsageRecord
 
 _ROWS_PER_STATEMENT = 500
-"""Times 23 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
+"""Times 25 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class UsageRow:
     Attributes:
         request_id: the request's UUID, the row's identity.
         prompt_tokens, cached_tokens, completion_tokens: tokens; the cached ones are part of the prompt.
+        cost_nano: billionths of the currency's unit; ``price_id`` the price that they follow from.
         retry_attempt: how often the request was run again.
         admitted_at, claimed_at, first_token_at, finished_at: aware times; None for what never happened.
     """
@@ -39,6 +40,8 @@ class UsageRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    cost_nano: int
+    price_id: int | None
     retry_attempt: int
     rollback_cause: str
     batch_id: str

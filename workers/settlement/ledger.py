@@ -120,6 +120,8 @@ def usage_row(fields: Mapping[bytes, bytes]) -> UsageRow:
         prompt_tokens=int(fields[b"prompt"]),
         cached_tokens=int(fields[b"cached"]),
         completion_tokens=int(fields[b"completion"]),
+        cost_nano=int(fields.get(b"cost", b"0")),
+        price_id=int(fields.get(b"price") or 0) or None,
         retry_attempt=int(fields[b"attempt"]),
         rollback_cause=text(b"cause"),
         batch_id=text(b"batch"),

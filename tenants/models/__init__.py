@@ -1,0 +1,32 @@
+"""Plans, tenants, their keys, prices, and what they used."""
+
+from tenants.models.adjustment import Adjustment
+from tenants.models.budget_warning import BudgetWarning
+from tenants.models.choices import OUTCOME_CHOICES, QOS_CHOICES, ROLLBACK_CHOICES, SCOPE_CHOICES, SHARING_CHOICES
+from tenants.models.key import ApiKey
+from tenants.models.limits import LIMIT_FIELDS, NANO
+from tenants.models.plan import Plan
+from tenants.models.price import Price
+from tenants.models.tenant import Tenant, make_cache_salt
+from tenants.models.usage import UsageRecord, UsageRollup
+from tenants.revision import SnapshotRevision
+
+__all__ = [
+    "LIMIT_FIELDS",
+    "NANO",
+    "OUTCOME_CHOICES",
+    "QOS_CHOICES",
+    "ROLLBACK_CHOICES",
+    "SCOPE_CHOICES",
+    "SHARING_CHOICES",
+    "Adjustment",
+    "ApiKey",
+    "BudgetWarning",
+    "Plan",
+    "Price",
+    "SnapshotRevision",
+    "Tenant",
+    "UsageRecord",
+    "UsageRollup",
+    "make_cache_salt",
+]
