@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from domain.qos import QosClass
 from tenants.keys import describe_key, make_key
-from tenants.models import ApiKey, Plan, Tenant
+from tenants.models import LIMIT_FIELDS, ApiKey, Plan, Tenant
 
 DEMO = "demo"
+_KEPT_BY_A_SUCCESSOR = ("tenant", "name", "expires_at", "scopes", "allowed_addresses", *LIMIT_FIELDS)
 
 
 def create_key(tenant: Tenant, name: str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
@@ -22,10 +23,12 @@ def create_key(tenant: Tenant, name: str, expires_at: datetime | None = None) ->
 
 
 def rotate_key(old: ApiKey, grace: timedelta) -> tuple[ApiKey, str]:
-    """Make a successor of ``old``, which itself stops working after ``grace``."""
+    """Make a successor of ``old`` that may do the same; ``old`` itself stops working after ``grace``."""
+    made = make_key()
+    same = {name: getattr(old, name) for name in _KEPT_BY_A_SUCCESSOR}
     with transaction.atomic():
         revoke_key(old, timezone.now() + grace)
-        return create_key(old.tenant, old.name, old.expires_at)
+        return ApiKey.objects.create(prefix=made.prefix, digest=made.digest, **same), made.plaintext
 
 
 def revoke_key(key: ApiKey, at: datetime) -> None:

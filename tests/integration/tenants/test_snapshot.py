@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TypeVar
 
 import pytest
@@ -12,9 +13,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from domain.limits import Level, Limit
 from domain.qos import QosClass
 from tenants.keys import make_key
-from tenants.models import ApiKey, Plan, SnapshotRevision, Tenant
+from tenants.models import ApiKey, Plan, Price, SnapshotRevision, Tenant
 from tenants.provision import create_key, ensure_demo_tenant, revoke_key, rotate_key
 from tenants.snapshot import EMPTY, KeyRefused, Snapshot, SnapshotKeeper, load_snapshot
 
@@ -45,7 +47,7 @@ def test_a_key_finds_its_tenant_and_plan(tenant: Tenant) -> None:
 
     assert (found.tenant_id, found.tenant, found.key_id, found.key_prefix) == (tenant.pk, "acme", key.pk, key.prefix)
     assert (found.plan, found.weight, found.best_class) == ("gold", 2.5, QosClass.P0)
-    assert (found.requests_per_minute, found.tokens_per_minute, found.max_concurrent) == (60, None, None)
+    assert found.limits == (Limit(Level.TENANT, "requests_per_minute", 60),)
     assert found.allowed_models == frozenset({"m"})
     assert found.cache_salt == tenant.cache_salt
     assert len(bytes.fromhex(found.cache_salt)) == 16
@@ -57,6 +59,83 @@ def test_a_plan_that_names_no_model_allows_all(tenant: Tenant) -> None:
     _, text = create_key(tenant, "shop")
 
     assert load_snapshot().find(text, NOW).allowed_models is None
+
+
+def test_a_key_brings_its_own_limits_scopes_and_addresses(tenant: Tenant) -> None:
+    key, text = create_key(tenant, "shop")
+    key.max_concurrent, key.cost_per_month = 3, Decimal("12.50")
+    key.scopes, key.allowed_addresses = ["usage"], ["203.0.113.0/24"]
+    key.save()
+
+    found = load_snapshot().find(text, NOW)
+
+    assert found.limits == (
+        Limit(Level.TENANT, "requests_per_minute", 60),
+        Limit(Level.KEY, "max_concurrent", 3),
+        Limit(Level.KEY, "cost_per_month", 12_500_000_000),
+    )
+    assert (found.scopes, found.allowed_addresses) == (frozenset({"usage"}), ("203.0.113.0/24",))
+
+
+def test_a_limit_that_is_taken_away_is_gone(tenant: Tenant) -> None:
+    key, text = create_key(tenant, "shop")
+    key.max_concurrent = 3
+    key.save()
+    before = load_snapshot()
+    key.max_concurrent = None
+    key.save()
+
+    assert {limit.level for limit in load_snapshot(before).find(text, NOW).limits} == {Level.TENANT}
+
+
+def test_a_rotated_key_is_as_narrow_as_the_one_before(tenant: Tenant) -> None:
+    old, _ = create_key(tenant, "shop")
+    old.max_concurrent, old.scopes, old.allowed_addresses = 3, ["usage"], ["203.0.113.0/24"]
+    old.save()
+
+    _, text = rotate_key(old, timedelta(0))
+
+    found = load_snapshot().find(text, NOW)
+    assert Limit(Level.KEY, "max_concurrent", 3) in found.limits
+    assert (found.scopes, found.allowed_addresses) == (frozenset({"usage"}), ("203.0.113.0/24",))
+
+
+def test_prices_in_force_are_of_the_model_and_exact(db: None) -> None:
+    Price.objects.create(
+        model="m",
+        input_per_million=Decimal("1.234"),
+        cached_input_per_million=Decimal("0.5"),
+        output_per_million=Decimal("7"),
+        valid_from=NOW,
+    )
+
+    snapshot = load_snapshot()
+
+    (price,) = snapshot.prices_in_force("m", QosClass.P1, NOW)
+    assert (price.input_nano, price.cached_nano, price.output_nano) == (1234, 500, 7000)
+    assert snapshot.prices_in_force("m", QosClass.P1, NOW - timedelta(seconds=1)) == ()
+    assert snapshot.prices_in_force("other", QosClass.P1, NOW) == ()
+
+
+def test_a_price_that_is_added_is_seen_and_the_ones_before_stay(db: None) -> None:
+    def add(version: str) -> None:
+        zero = Decimal(0)
+        Price.objects.create(
+            model="m",
+            model_version=version,
+            input_per_million=zero,
+            cached_input_per_million=zero,
+            output_per_million=zero,
+            valid_from=NOW,
+        )
+
+    add("")
+    before = load_snapshot()
+    add("1.2")
+
+    versions = [row.model_version for row in load_snapshot(before).prices_in_force("m", QosClass.P1, NOW)]
+    assert versions == ["1.2", ""]
+    assert len(before.prices_in_force("m", QosClass.P1, NOW)) == 1
 
 
 def test_the_text_of_a_key_is_stored_nowhere(tenant: Tenant) -> None:
@@ -216,7 +295,7 @@ def test_loading_takes_the_same_few_queries_however_many_keys(
     for number in range(20):
         create_key(tenant, f"key {number}")
 
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         load_snapshot()
 
 
@@ -229,7 +308,7 @@ def test_the_demo_tenant_is_made_once(db: None) -> None:
     assert ApiKey.objects.count() == 1
     found = load_snapshot().find(secret, NOW)
     assert (found.tenant, found.best_class) == ("demo", QosClass.P0)
-    assert found.max_concurrent is not None
+    assert "max_concurrent" in {limit.name for limit in found.limits}
 
 
 @pytest.fixture
