@@ -99,6 +99,8 @@ class Group:
 
 _SHORT = Lengths(mean=8, most=40)
 _LONG = Lengths(mean=64, least=48, most=80)
+_CHAT = Lengths(mean=211, least=160, most=262)
+"""Around the mean answer of a chat, 211 tokens in the conversation trace of Azure's LLM inference traces (2023)."""
 
 SIMULATED = (
     Group(
@@ -123,6 +125,8 @@ REAL = (
         (
             Load("vLLM, closed loop of 32", ALL, _LONG, clients=32, stretch=2),
             Load("vLLM, closed loop of 64", (ALONE, SLUICE, DIRECT), _LONG, clients=64, stretch=2),
+            Load("vLLM, answers of 211 tokens, closed loop of 32", (ALONE, SLUICE, DIRECT), _CHAT, clients=32, stretch=4),
+            Load("vLLM, answers of 211 tokens, closed loop of 64", (ALONE, SLUICE, DIRECT), _CHAT, clients=64, stretch=4),
         ),
     ),
 )
