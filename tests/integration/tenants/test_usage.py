@@ -31,6 +31,8 @@ def make_row(tenant_id: int = 1, key_id: int = 1) -> UsageRow:
         prompt_tokens=12,
         cached_tokens=4,
         completion_tokens=7,
+        cost_nano=1_500,
+        price_id=None,
         retry_attempt=1,
         rollback_cause="worker_lost",
         batch_id="b-1",
