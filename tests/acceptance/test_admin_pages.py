@@ -77,6 +77,8 @@ def usage_row(tenant_id: int, key_id: int, number: int) -> UsageRow:
         prompt_tokens=120,
         cached_tokens=64,
         completion_tokens=80,
+        cost_nano=1_500_000,
+        price_id=None,
         retry_attempt=0,
         rollback_cause="",
         batch_id="b-1",

@@ -68,6 +68,8 @@ def rows(db: None) -> Rows:
         prompt_tokens=12,
         cached_tokens=4,
         completion_tokens=60,
+        cost_nano=1_500,
+        price_id=None,
         retry_attempt=0,
         rollback_cause="",
         batch_id="b-1",

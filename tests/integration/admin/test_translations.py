@@ -9,7 +9,21 @@ from django.utils import translation
 
 from gateway_admin.models import Action, Kind, OperatorAction, Result, State
 from gateway_admin.queues_page import page_words
-from tenants.models import Tenant, UsageRecord
+from tenants.models import (
+    OUTCOME_CHOICES,
+    QOS_CHOICES,
+    ROLLBACK_CHOICES,
+    SCOPE_CHOICES,
+    SHARING_CHOICES,
+    Adjustment,
+    ApiKey,
+    BudgetWarning,
+    Plan,
+    Price,
+    Tenant,
+    UsageRecord,
+    UsageRollup,
+)
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 ENTRY = re.compile(r'^msgid "(.+)"\nmsgstr "(.+)"$', re.MULTILINE)
@@ -29,19 +43,29 @@ def test_the_compiled_catalogue_is_that_of_the_source() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("model", [Tenant, UsageRecord, OperatorAction])
+@pytest.mark.parametrize(
+    "model", [Plan, Tenant, ApiKey, Price, UsageRecord, UsageRollup, Adjustment, BudgetWarning, OperatorAction]
+)
 def test_every_field_has_a_chinese_name(model: type[Model]) -> None:
     shown = [field for field in model._meta.concrete_fields if field.editable and not field.primary_key]
 
     with translation.override("zh-hans"):
-        english = [field.name for field in shown if re.fullmatch(r"[a-zA-Z ]+", str(field.verbose_name))]
+        english = [field.name for field in shown if not CHINESE.search(str(field.verbose_name))]
     assert english == []
 
 
-@pytest.mark.parametrize("choices", [Kind, State, Action, Result])
+@pytest.mark.parametrize(
+    "choices", [Kind, State, Action, Result, BudgetWarning.Kind, BudgetWarning.Bound, UsageRollup.Period]
+)
 def test_every_choice_has_a_chinese_name(choices: type[TextChoices]) -> None:
     with translation.override("zh-hans"):
         assert [label for label in choices.labels if not CHINESE.search(str(label))] == []
+
+
+@pytest.mark.parametrize("choices", [QOS_CHOICES, OUTCOME_CHOICES, ROLLBACK_CHOICES, SCOPE_CHOICES, SHARING_CHOICES])
+def test_every_value_of_a_column_has_a_chinese_name(choices: list[tuple[str, str]]) -> None:
+    with translation.override("zh-hans"):
+        assert [label for _value, label in choices if not CHINESE.search(str(label))] == []
 
 
 def test_the_words_of_the_queues_page_are_chinese() -> None:
