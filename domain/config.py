@@ -6,6 +6,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,6 +27,8 @@ class Config:
         secret_key: Django's secret; made and kept in the data directory by ``manage.py up``.
         allowed_hosts: host names the server answers to, comma separated.
         https: the gateway is reached through TLS: secure cookies, HSTS.
+        trusted_proxies: addresses or networks of proxies whose X-Forwarded-For is believed, comma separated.
+        currency: of the price list, as answers and pages name it.
         database_url: empty for SQLite in the data directory, else ``postgres://...``.
         redis_url: the Valkey or Redis that holds the ready sets; ``redis://host:port`` without database number.
         ready_db: database number of the ready sets.
@@ -75,6 +78,7 @@ class Config:
         keep_alive_s: silence after which a stream gets a comment line.
         max_body_bytes: larger bodies are refused with 413.
         default_max_tokens: output tokens reserved when the request does not say.
+        idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
         otlp_endpoint: where spans go, OTLP over HTTP such as ``http://127.0.0.1:4318``; empty for nowhere.
         log_level: of the JSON log.
@@ -85,6 +89,8 @@ class Config:
     secret_key: str = ""
     allowed_hosts: tuple[str, ...] = ("*",)
     https: bool = False
+    trusted_proxies: tuple[str, ...] = ()
+    currency: str = "USD"
     database_url: str = ""
     redis_url: str = "redis://127.0.0.1:6379"
     ready_db: int = 0
@@ -134,6 +140,7 @@ class Config:
     keep_alive_s: float = 10.0
     max_body_bytes: int = 10 * 1024 * 1024
     default_max_tokens: int = 512
+    idempotency_ttl_s: int = 86_400
     snapshot_poll_ms: int = 300
     otlp_endpoint: str = ""
     log_level: str = "info"
@@ -199,6 +206,7 @@ _AT_LEAST: dict[str, float] = {
     "keep_alive_s": 0.1,
     "max_body_bytes": 1024,
     "default_max_tokens": 1,
+    "idempotency_ttl_s": 1,
     "snapshot_poll_ms": 20,
 }
 
@@ -275,6 +283,7 @@ def _checked(config: Config) -> Config:
     if len({config.ready_db, config.broker_db, config.result_db}) < 3:
         raise ConfigError("SLUICE_READY_DB, SLUICE_BROKER_DB and SLUICE_RESULT_DB must differ.")
     _check_worker(config)
+    _check_proxies(config.trusted_proxies)
     for name in ("reserve_p0_share", "reserve_p2_share"):
         if getattr(config, name) > 0.9:
             raise ConfigError(f"SLUICE_{name.upper()} must be at most 0.9: nothing else could run.")
@@ -287,3 +296,11 @@ def _check_worker(config: Config) -> None:
         raise ConfigError("SLUICE_WORKER_CLASSES must name some of p0, p1 and p2, each once.")
     if not all(core.isdecimal() for core in config.worker_cores):
         raise ConfigError("SLUICE_WORKER_CORES must be numbers of CPU cores, comma separated.")
+
+
+def _check_proxies(proxies: tuple[str, ...]) -> None:
+    for proxy in proxies:
+        try:
+            ip_network(proxy)
+        except ValueError as error:
+            raise ConfigError(f"SLUICE_TRUSTED_PROXIES takes networks such as 10.0.0.0/8: {error}.") from None

@@ -25,6 +25,8 @@ class Refusal(StrEnum):
     KEY_REVOKED = "key_revoked"
     KEY_EXPIRED = "key_expired"
     TENANT_DISABLED = "tenant_disabled"
+    SCOPE_MISSING = "scope_missing"
+    ADDRESS_NOT_ALLOWED = "address_not_allowed"
     MODEL_NOT_FOUND = "model_not_found"
     MODEL_NOT_ALLOWED = "model_not_allowed"
     REQUESTS_PER_MINUTE = "requests_per_minute"
@@ -35,12 +37,16 @@ class Refusal(StrEnum):
     TTL = "ttl"
     NO_BACKEND = "no_backend"
     STORE_UNAVAILABLE = "store_unavailable"
+    USAGE_UNAVAILABLE = "usage_unavailable"
     NEVER_FITS = "never_fits"
     REJECTED = "rejected"
     QUARANTINED = "quarantined"
     CANCELLED = "cancelled"
     ENGINE_FAILED = "engine_failed"
     TIMEOUT = "timeout"
+    IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress"
+    IDEMPOTENCY_KEY_USED = "idempotency_key_used"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     INTERNAL = "internal"
 
 
@@ -87,6 +93,15 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.TENANT_DISABLED: Entry(
         403, "permission_error", "account_deactivated", "This key's tenant is disabled. Ask the operator to enable it."
     ),
+    Refusal.SCOPE_MISSING: Entry(
+        403, "permission_error", "insufficient_scope", "This API key may not do that. Use one whose scopes include it."
+    ),
+    Refusal.ADDRESS_NOT_ALLOWED: Entry(
+        403,
+        "permission_error",
+        "address_not_allowed",
+        "This API key may not be used from your address. Call from one that it allows, or ask your operator.",
+    ),
     Refusal.MODEL_NOT_FOUND: Entry(
         404, _INVALID, "model_not_found", "The model does not exist. GET /v1/models lists those that do."
     ),
@@ -121,6 +136,9 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.STORE_UNAVAILABLE: Entry(
         503, _SERVER, "service_unavailable", "The gateway cannot check limits at the moment. Come back shortly.", 1_000
     ),
+    Refusal.USAGE_UNAVAILABLE: Entry(
+        503, _SERVER, "service_unavailable", "The gateway cannot read usage at the moment. Come back shortly.", 2_000
+    ),
     Refusal.NEVER_FITS: Entry(
         400, _INVALID, "context_length_exceeded", "The request is larger than the model's engine can ever take."
     ),
@@ -137,6 +155,25 @@ TABLE: dict[Refusal, Entry] = {
     ),
     Refusal.TIMEOUT: Entry(
         504, "upstream_error", "timeout", "The request ran longer than is allowed. Ask for fewer tokens."
+    ),
+    Refusal.IDEMPOTENCY_IN_PROGRESS: Entry(
+        409,
+        _INVALID,
+        "idempotency_in_progress",
+        "The first request with this Idempotency-Key still runs. Send it again when that has ended.",
+        1_000,
+    ),
+    Refusal.IDEMPOTENCY_KEY_USED: Entry(
+        409,
+        _INVALID,
+        "idempotency_key_used",
+        "The request with this Idempotency-Key was answered and its answer is not kept. To ask anew, use a new key.",
+    ),
+    Refusal.IDEMPOTENCY_KEY_REUSED: Entry(
+        422,
+        _INVALID,
+        "idempotency_key_reused",
+        "This Idempotency-Key came with another body before. Use a new key for a new request.",
     ),
     Refusal.INTERNAL: Entry(
         500, _SERVER, "internal_error", "The gateway failed on this request. Send it again, or report its x-request-id."

@@ -6,6 +6,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 requests = Counter("sluice_requests_total", "Requests that ended, by how.", ["model", "qos_class", "outcome"])
 refusals = Counter("sluice_refusals_total", "Requests refused before they were admitted.", ["reason"])
+replays = Counter("sluice_replays_total", "Answers given again to a repeated idempotency key.")
 first_token = Histogram(
     "gen_ai_server_time_to_first_token_seconds",
     "Arrival to first frame.",

@@ -20,6 +20,7 @@ class Ask:
         timeout_s: the client waits for so long in all; None if it does not say.
         read_timeout_s: its connection is given up after so long a silence, as it tells beside the body. Nobody needs to
             wait in the queue for longer; what runs is ended by the client itself, when it closes the connection.
+        idempotency_key: names the request for those who send it again, beside the body too; None for none.
         prefix: names of the prompt's prefixes, see :mod:`domain.prefix`.
     """
 
@@ -33,4 +34,5 @@ class Ask:
     prompt_bytes: int
     timeout_s: float | None = None
     read_timeout_s: float | None = None
+    idempotency_key: str | None = None
     prefix: bytes = b""

@@ -8,6 +8,23 @@ from domain.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What is noted of a request with an idempotency key.
+
+    Attributes:
+        name: names the key inside the store: tenant and digest.
+        body: a digest of the body, to tell a repetition from another request.
+        ttl_ms: for how long the key stays used once the request was answered.
+        keep_ms: for how long the answer is kept for those who ask again; 0 for not at all.
+    """
+
+    name: str
+    body: str
+    ttl_ms: int
+    keep_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewItem:
     """What the gateway admits.
 
@@ -46,6 +63,7 @@ class NewItem:
     queue_ms: int
     max_waiting: int
     max_waiting_bytes: int | None
+    note: Note | None = None
 
     @property
     def reserve_tokens(self) -> int:
@@ -199,6 +217,21 @@ class Refused:
     limit: int
     left: int
     retry_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Not admitted: its idempotency key was used before.
+
+    Attributes:
+        what: "other_body", "running", "done" (``answer`` is the first one's) or "used" (its answer is not kept).
+        request_id: of the first request.
+        answer: as it was given to :meth:`~workers.ready.ready_set.ReadySet.keep_answer`; else empty.
+    """
+
+    what: str
+    request_id: str
+    answer: bytes
 
 
 @dataclass(frozen=True, slots=True)
