@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from gateway.connection import beneath
 from gateway.errors import Refusal, key_refused, refuse
 from gateway.runtime import runtime
+from gateway.scopes import require_address
 from tenants.snapshot import KeyRefused, Principal
 
 _AUTHORIZATION = b"authorization"
@@ -21,13 +22,16 @@ class BearerAuthentication(BaseAuthentication):
         """Return the principal, and the shown part of its key; the lookup is a dictionary's, so nothing waits.
 
         Raises:
-            ApiError: 401 for no key, a wrong, revoked or expired one; 403 for a disabled tenant; 400 for two keys.
+            ApiError: 401 for no key, a wrong, revoked or expired one; 403 for a disabled tenant or an address that the
+                key does not allow; 400 for two keys.
         """
-        key = _bearer(beneath(request).scope["headers"])
+        scope = beneath(request).scope
+        key = _bearer(scope["headers"])
         try:
             principal = runtime().snapshot.current.find(key, datetime.now(UTC))
         except KeyRefused as refused:
             raise key_refused(refused.reason, key) from None
+        require_address(principal, scope)
         return principal, principal.key_prefix
 
     def authenticate_header(self, request: Request) -> str:

@@ -21,13 +21,20 @@ from gateway.body import read_body
 from gateway.client_timeout import read_timeout_s
 from gateway.connection import Answer, DataRequest
 from gateway.errors import Refusal, refuse
+from gateway.idempotency import read_key
 from gateway.schema import Ask
+from gateway.scopes import INFERENCE, require_scope
 from tenants.snapshot import Principal
 
 
 class DataView(APIView):
-    """One endpoint of the data plane; every refusal leaves it as an ``ApiError``."""
+    """One endpoint of the data plane; every refusal leaves it as an ``ApiError``.
 
+    Attributes:
+        scope: what the key must be allowed to do; None for what every key may.
+    """
+
+    scope: str | None = None
     authentication_classes: Sequence[type[BaseAuthentication]] = (BearerAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = ()
     throttle_classes: Sequence[type[BaseThrottle]] = ()
@@ -74,6 +81,7 @@ class DataView(APIView):
             found = authenticator.authenticate(request)
             if found is not None:
                 request.user, request.auth = found
+                require_scope(found[0], self.scope)
                 return
 
     def _permit(self, request: Request) -> None:
@@ -95,6 +103,7 @@ class AskingView(DataView):
         answer: set by the throttle, which is the admission itself; ``post`` only hands it over.
     """
 
+    scope = INFERENCE
     body: bytes
     ask: Ask
     answer: Answer
@@ -110,11 +119,13 @@ class AskingView(DataView):
 
     async def prepare(self, request: DataRequest) -> None:
         """Read and check the body; only a caller with a key gets this far."""
+        headers = request.scope["headers"]
         _check_content_type(request.content_type)
-        self.body = await read_body(request.receive, request.scope["headers"], settings.SLUICE.max_body_bytes)
-        self.ask = self.parse(self.body)
-        if not self.ask.stream:
-            self.ask = replace(self.ask, read_timeout_s=read_timeout_s(request.scope["headers"]))
+        key = read_key(headers)
+        self.body = await read_body(request.receive, headers, settings.SLUICE.max_body_bytes)
+        ask = self.parse(self.body)
+        wait_s = None if ask.stream else read_timeout_s(headers)
+        self.ask = replace(ask, read_timeout_s=wait_s, idempotency_key=key)
 
     def rename(self, model: str) -> None:
         """Go on with the name under which engines serve the model."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import uvicorn
 
+from domain.limits import Level, Limit
 from domain.qos import QosClass
 from gateway.connection import Receive, Send
 from gateway.runtime import Runtime
@@ -25,23 +26,54 @@ REVOKED_KEY, EXPIRED_KEY, DISABLED_KEY = "sk-" + "c" * 40, "sk-" + "d" * 40, "sk
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
+ASKING_KEY, READING_KEY = "sk-" + "f" * 40, "sk-" + "g" * 40
+HOME_KEY, AWAY_KEY = "sk-" + "h" * 40, "sk-" + "i" * 40
+ALL_SCOPES = frozenset({"inference", "usage"})
+
+
+def plan(name: str, best_class: QosClass, models: frozenset[str] | None, *limits: Limit) -> PlanRow:
+    """A plan of weight 1 that shares nothing and keeps nothing."""
+    return PlanRow(name, best_class, 1.0, limits, models, False, 0)
+
+
+def key_row(
+    text: str,
+    key_id: int,
+    tenant_id: int = 1,
+    *,
+    expires_at: datetime | None = None,
+    revoked_at: datetime | None = None,
+    scopes: frozenset[str] = ALL_SCOPES,
+    addresses: tuple[str, ...] = (),
+    limits: tuple[Limit, ...] = (),
+) -> KeyRow:
+    """A key that may do everything, unless said otherwise."""
+    return KeyRow(key_id, tenant_id, text[3:11], expires_at, revoked_at, scopes, addresses, limits)
+
+
 def snapshot() -> Snapshot:
-    """Tenants of every kind."""
-    every = PlanRow("gold", QosClass.P0, 1.0, None, None, None, None)
-    narrow = PlanRow("narrow", QosClass.P1, 1.0, None, None, None, frozenset({"another-model"}))
-    keys = {
-        KEY: KeyRow(1, 1, KEY[:8], None, None),
-        NARROW_KEY: KeyRow(2, 2, NARROW_KEY[:8], None, None),
-        REVOKED_KEY: KeyRow(3, 1, REVOKED_KEY[:8], None, LONG_AGO),
-        EXPIRED_KEY: KeyRow(4, 1, EXPIRED_KEY[:8], LONG_AGO, None),
-        DISABLED_KEY: KeyRow(5, 3, DISABLED_KEY[:8], None, None),
+    """Tenants and keys of every kind."""
+    plans = {
+        1: plan("gold", QosClass.P0, None),
+        2: plan("narrow", QosClass.P1, frozenset({"another-model"}), Limit(Level.TENANT, "requests_per_day", 100)),
     }
     tenants = {
         1: TenantRow("acme", 1, True, "0" * 32),
         2: TenantRow("narrow", 2, True, "1" * 32),
         3: TenantRow("gone", 1, False, "2" * 32),
     }
-    return Snapshot(1, {1: every, 2: narrow}, tenants, {key_digest(key): row for key, row in keys.items()})
+    keys = {
+        KEY: key_row(KEY, 1),
+        NARROW_KEY: key_row(NARROW_KEY, 2, 2, limits=(Limit(Level.KEY, "requests_per_day", 5),)),
+        REVOKED_KEY: key_row(REVOKED_KEY, 3, revoked_at=LONG_AGO),
+        EXPIRED_KEY: key_row(EXPIRED_KEY, 4, expires_at=LONG_AGO),
+        DISABLED_KEY: key_row(DISABLED_KEY, 5, 3),
+        ASKING_KEY: key_row(ASKING_KEY, 6, scopes=frozenset({"inference"})),
+        READING_KEY: key_row(READING_KEY, 7, scopes=frozenset({"usage"})),
+        HOME_KEY: key_row(HOME_KEY, 8, addresses=("127.0.0.0/8",)),
+        AWAY_KEY: key_row(AWAY_KEY, 9, addresses=("203.0.113.0/24", "2001:db8::/32")),
+    }
+    return Snapshot(1, plans, tenants, {key_digest(key): row for key, row in keys.items()}, {})
 
 
 def worker(model: str, state: str = "ready", reason: str = "") -> WorkerState:

@@ -34,6 +34,8 @@ def test_values_are_read_by_their_type() -> None:
         ("keep_alive_s", "nan", "at least"),
         ("production", "maybe", "true or false"),
         ("max_num_sequences", "8", "not a setting"),
+        ("trusted_proxies", "10.0.0.0/8, proxy.example", "'proxy.example'"),
+        ("trusted_proxies", "10.0.0.1/8", "has host bits set"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str, says: str) -> None:
