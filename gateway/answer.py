@@ -12,6 +12,7 @@ from domain.outcome import Outcome
 from domain.retry import delay_ms
 from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
+from gateway.idempotency import Keeper
 from gateway.relay import End, Relay
 from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
@@ -50,6 +51,8 @@ class Answer:
         self._tier = tier_member(item.qos_class) if tells_tier else b""
         self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
         self._labels = (item.model, item.qos_class.value, metrics.tenant(item.tenant))
+        keep_ms = item.note.keep_ms if item.note else 0
+        self._keeper = Keeper(runtime.ready, item.request_id, keep_ms) if keep_ms else None
         self._committed = False
         self._skip_role = False
         self._settled = False
@@ -83,7 +86,7 @@ class Answer:
             if not await relay.changed(self._runtime.config.keep_alive_s):
                 await self._write(KEEP_ALIVE)
                 continue
-            if relay.client_gone:
+            if relay.client_gone and relay.end is None:
                 return
             frames = relay.take()
             if frames:
@@ -109,6 +112,7 @@ class Answer:
         if end.outcome is Outcome.COMPLETED:
             self._settled = True
             await self._write(LAST, more=False)
+            self._keep()
         else:
             await self._fail(_error(end), settled=end.outcome is not Outcome.FAILED)
 
@@ -116,6 +120,8 @@ class Answer:
         if not self._committed:
             self._committed = True
             await self._send_head(200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")])
+        if self._keeper and data != KEEP_ALIVE:
+            self._keeper.take(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     # --- one JSON body ------------------------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ class Answer:
         relay = self._relay
         while relay.end is None:
             await relay.changed(self._runtime.config.keep_alive_s)
-            if relay.client_gone:
+            if relay.client_gone and relay.end is None:
                 return
             relay.take()
             if relay.lost_cause:
@@ -136,8 +142,16 @@ class Answer:
             return
         self._settled = True
         metrics.first_token.labels(*self._labels).observe(time.monotonic() - self._started)
-        body = relay.delivered[0]
-        await self._send_json(200, with_tier(body, self._tier) if self._tier else body, [])
+        body = with_tier(relay.delivered[0], self._tier) if self._tier else relay.delivered[0]
+        await self._send_json(200, body, [])
+        if self._keeper:
+            self._keeper.take(body)
+            self._keep()
+
+    def _keep(self) -> None:
+        """Keep the answer for those who ask again, in the background: the client has it."""
+        if self._keeper:
+            self._runtime.background(asyncio.ensure_future(self._keeper.keep()))
 
     # --- when something goes wrong ------------------------------------------------------------------------------------
 
