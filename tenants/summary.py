@@ -7,8 +7,7 @@ from django.db.models import Count, Q, Sum
 
 from domain.outcome import Outcome
 from tenants.models import UsageRecord
-
-_COUNTED_AS_FAILED = (Outcome.FAILED, Outcome.TIMEOUT, Outcome.EXPIRED, Outcome.GATEWAY_LOST)
+from tenants.rollup import COUNTED_AS_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ def summarise_usage(since: datetime, tenant_id: int | None = None) -> UsageSumma
     found = rows.aggregate(
         requests=Count("id"),
         completed=Count("id", filter=Q(outcome=Outcome.COMPLETED.value)),
-        failed=Count("id", filter=Q(outcome__in=[outcome.value for outcome in _COUNTED_AS_FAILED])),
+        failed=Count("id", filter=Q(outcome__in=[outcome.value for outcome in COUNTED_AS_FAILED])),
         prompt_tokens=Sum("prompt_tokens", default=0),
         cached_tokens=Sum("cached_tokens", default=0),
         completion_tokens=Sum("completion_tokens", default=0),

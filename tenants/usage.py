@@ -5,10 +5,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Field
 
 from tenants.models import UsageRecord
+from tenants.rollup import add_sums, sums_of
 
 _ROWS_PER_STATEMENT = 500
 """Times 25 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
@@ -54,7 +55,11 @@ class UsageRow:
 
 
 def record_usage(rows: Sequence[UsageRow]) -> int:
-    """Insert ``rows``, ignoring those whose request is already recorded.
+    """Insert ``rows``, ignoring those whose request is already recorded, and add the new ones to the sums.
+
+    Rows and sums are written in one transaction for every 500 rows: wherever it stops, they agree. Any number of
+    processes may write at once, also the same rows: all take rows in order of request id and then sums in the order
+    of :class:`~tenants.rollup.Group`, so none waits for another in a circle.
 
     Returns:
         How many were new.
@@ -63,8 +68,11 @@ def record_usage(rows: Sequence[UsageRow]) -> int:
         django.db.OperationalError, django.db.InterfaceError: the database does not answer. Some rows may have been
             written; calling again with the same rows is right. The connection is closed, so the next call opens one.
     """
+    first_told: dict[str, UsageRow] = {}
+    for row in rows:
+        first_told.setdefault(row.request_id, row)
     try:
-        return sum(_insert(part) for part in _parts(rows))
+        return sum(_record(part) for part in _parts([first_told[request_id] for request_id in sorted(first_told)]))
     except (OperationalError, InterfaceError):
         if not connection.in_atomic_block:
             connection.close()
@@ -76,19 +84,27 @@ def _parts(rows: Sequence[UsageRow]) -> Iterator[Sequence[UsageRow]]:
         yield rows[start : start + _ROWS_PER_STATEMENT]
 
 
-def _insert(rows: Sequence[UsageRow]) -> int:
-    # Plain SQL, because bulk_create(ignore_conflicts=True) does not tell how many rows were new.
+def _record(rows: Sequence[UsageRow]) -> int:
+    with transaction.atomic():
+        new = _insert(rows)
+        add_sums(sums_of(row for row in rows if row.request_id in new))
+    return len(new)
+
+
+def _insert(rows: Sequence[UsageRow]) -> set[str]:
+    # Plain SQL, because bulk_create(ignore_conflicts=True) does not tell which rows were new.
     columns = _columns()
     quote = connection.ops.quote_name
     one = f"({', '.join(['%s'] * len(columns))})"
     statement = (
         f"INSERT INTO {quote(UsageRecord._meta.db_table)} ({', '.join(quote(str(f.column)) for f in columns)}) "
-        f"VALUES {', '.join([one] * len(rows))} ON CONFLICT ({quote('request_id')}) DO NOTHING"
+        f"VALUES {', '.join([one] * len(rows))} ON CONFLICT ({quote('request_id')}) DO NOTHING "
+        f"RETURNING {quote('request_id')}"
     )
     values = [f.get_db_prep_save(getattr(row, f.attname), connection) for row in rows for f in columns]
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        return int(cursor.rowcount)
+        return {request_id for (request_id,) in cursor.fetchall()}
 
 
 def _columns() -> list["Field[Any, Any]"]:

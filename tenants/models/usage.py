@@ -68,6 +68,7 @@ class UsageRecord(models.Model):
         verbose_name = _("usage record")
         verbose_name_plural = _("usage")
         ordering = ["-finished_at", "-id"]
+        permissions = [("export_usage", _("Can export usage"))]
         indexes = [
             models.Index(fields=["tenant", "finished_at"], name="usage_tenant_finished"),
             models.Index(fields=["key", "finished_at"], name="usage_key_finished"),
@@ -128,7 +129,10 @@ class UsageRollup(models.Model):
                 fields=["tenant", "period", "starts_at", "key", "model", "qos_class"], name="usage_rolled_up_once"
             )
         ]
-        indexes = [models.Index(fields=["period", "starts_at"], name="rollup_period_starts")]
+        indexes = [
+            models.Index(fields=["period", "starts_at"], name="rollup_period_starts"),
+            models.Index(fields=["key", "period", "starts_at"], name="rollup_key_period_starts"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.tenant_id} {self.starts_at:%Y-%m-%d %H:%M}"
