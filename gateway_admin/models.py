@@ -1,11 +1,14 @@
-"""What operators did to queues and workers."""
+"""What operators did to queues and workers; their tokens."""
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from gateway_admin.automation_token import AutomationToken
 from tenants.models import QOS_CHOICES
+
+__all__ = ["Action", "AutomationToken", "Kind", "OperatorAction", "Result", "State", "target_name"]
 
 _CLASS_NAMES = dict(QOS_CHOICES)
 

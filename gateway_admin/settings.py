@@ -42,6 +42,9 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.humanize",
     "rest_framework",
+    "django_filters",
+    "knox",
+    "auditlog",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "tenants",
@@ -58,6 +61,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "gateway_admin.audit.AuditMiddleware",
 ]
 
 TEMPLATES = [
@@ -128,5 +132,9 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
 }
+
+KNOX_TOKEN_MODEL = "gateway_admin.AutomationToken"
+# Programs that look for leaked secrets know a token by its beginning.
+REST_KNOX = {"TOKEN_PREFIX": "sluice-op-"}
 
 UNFOLD = theme(SLUICE)
