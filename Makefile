@@ -11,6 +11,9 @@ VENV_PYTHON = .venv/bin/python
 PRODUCTION = SLUICE_DATA_DIR=.venv/check-data SLUICE_PRODUCTION=true SLUICE_HTTPS=true SLUICE_ALLOWED_HOSTS=sluice.example \
 	SLUICE_SECRET_KEY=$$($(VENV_PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))')
 
+# What touches the database runs on SQLite with all others, and once more on Postgres.
+ON_POSTGRES = $(wildcard tests/integration/tenants tests/integration/admin tests/integration/operators_api)
+
 .DEFAULT_GOAL := help
 .PHONY: help up down test check bench verify format clean install-dev
 
@@ -35,10 +38,12 @@ install-dev:
 	@$(INSTALL) --dev
 
 test: install-dev
-	@# As root on Debian this installs the browser that some tests need; elsewhere they say so.
+	@# As root on Debian this installs the browser and the Postgres that some tests need; elsewhere they say so.
 	@$(PYTHON) tools/chromium.py
+	@$(PYTHON) tools/postgres.py
 	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadfile $(ARGS)
+	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile $(ON_POSTGRES) $(ARGS)
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(ARGS)
 
 check: install-dev

@@ -1,0 +1,82 @@
+"""The whole product on Postgres instead of SQLite."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from tests import stack
+from tools.postgres import PostgresMissing, cluster, is_required
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def database_url() -> Iterator[str]:
+    try:
+        with cluster() as url:
+            yield url
+    except PostgresMissing as error:
+        (pytest.fail if is_required() else pytest.skip)(str(error))
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory, database_url: str) -> Iterator[stack.Stack]:
+    data_dir: Path = tmp_path_factory.mktemp("postgres") / "data"
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower")
+    with stack.start(data_dir, *options, environ={"SLUICE_DATABASE_URL": database_url}) as running:
+        yield running
+
+
+def test_a_request_becomes_one_row(product: stack.Stack, database_url: str) -> None:
+    with product.client() as client:
+        model = client.models.list().data[0].id
+        asked = client.chat.completions.with_raw_response.create(
+            model=model, messages=[{"role": "user", "content": "What is the capital of France?"}], max_tokens=5
+        )
+    usage = asked.parse().usage
+    assert usage is not None
+
+    def rows() -> list[tuple[str, str, int, int]]:
+        with psycopg.connect(database_url) as database:
+            return database.execute(
+                "SELECT tenants_tenant.slug, outcome, prompt_tokens, completion_tokens FROM tenants_usagerecord "
+                "JOIN tenants_tenant ON tenants_tenant.id = tenant_id WHERE request_id = %s",
+                [asked.headers["x-request-id"]],
+            ).fetchall()
+
+    assert stack.wait_until(rows, 20) == [("demo", "completed", usage.prompt_tokens, usage.completion_tokens)]
+    assert not list(product.data_dir.glob("*.sqlite3*"))
+
+
+def test_the_operators_pages_show_it(product: stack.Stack) -> None:
+    admin = str(product.ready["admin_url"])
+    with httpx.Client(base_url=admin, timeout=60, follow_redirects=True) as operator:
+        form = operator.get("login/")
+        answer = operator.post(
+            "login/",
+            data={
+                "username": str(product.ready["admin_user"]),
+                "password": str(product.ready["admin_password"]),
+                "csrfmiddlewaretoken": next(value for name, value in form.cookies.items() if "csrf" in name),
+                "next": "/admin/tenants/usagerecord/",
+            },
+        )
+        assert answer.status_code == 200
+        assert answer.url.path == "/admin/tenants/usagerecord/"
+        assert "demo" in answer.text
+        for page in ("", "queues/", "tenants/tenant/?q=demo", "tenants/apikey/", "tenants/plan/"):
+            assert operator.get(page).status_code == 200, page
+
+
+def test_a_key_that_is_made_while_it_runs_is_let_in(
+    product: stack.Stack, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_DATABASE_URL", database_url)
+
+    key = product.add_tenants({"acme": {"max_concurrent": 4}})["acme"]
+
+    headers = {"authorization": f"Bearer {key}"}
+    assert httpx.get(f"{product.base_url}/models", headers=headers, timeout=20).status_code == 200
