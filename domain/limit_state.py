@@ -22,7 +22,8 @@ class LimitState:
         remaining: what a new request may still take, never below 0.
         resets_at: ms of the epoch at which all of it is there again (a minute's bucket: when it is full if nothing
             more is taken); None for requests at once, which come back as they end.
-        known: False while the store counts only since it began anew, so that more may have been used.
+        known: False while the store counts only since it began anew, so that more may have been used; then ``since``
+            is the ms from which on it counts, and None if it does not count yet.
         in_force: no other level leaves less of the same; of equals the tenant's goes first.
     """
 
@@ -34,7 +35,13 @@ class LimitState:
     remaining: int
     resets_at: int | None
     known: bool = True
+    since: int | None = None
     in_force: bool = True
+
+    def with_used_before(self, more: int) -> "LimitState":
+        """The same with what was used before the store began to count; now all is known."""
+        used = self.used + more
+        return replace(self, used=used, remaining=max(0, self.limit - used - self.held), known=True, since=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,12 @@ def states(
         now_ms: the store's time.
         born_ms: when the store began to count; None if nobody was admitted yet.
     """
-    seen = [_state(limit, counted[limit.level], now_ms, born_ms) for limit in limits]
+    return in_force([_state(limit, counted[limit.level], now_ms, born_ms) for limit in limits])
+
+
+def in_force(seen: Iterable[LimitState]) -> list[LimitState]:
+    """Mark of each name the one that leaves least."""
+    seen = list(seen)
     least: dict[str, LimitState] = {}
     for state in seen:
         other = least.get(state.name)
@@ -86,12 +98,13 @@ def _state(limit: Limit, counted: Counted, now_ms: int, born_ms: int | None) -> 
         return LimitState(limit.level, limit.name, limit.cap, counted.at_once, 0, left, None)
     if kind.span is Span.MINUTE:
         return _minute(limit, kind.amount, counted.bucket, now_ms)
-    begins, ends = _bounds(kind.span, now_ms)
+    begins, ends = bounds(kind.span, now_ms)
     spent = counted.day if kind.span is Span.DAY else counted.month
     used, held = _taken(kind.amount, spent, adjusted=kind.span is Span.MONTH)
     known = spent.get(b"base") == b"1" if spent else _counts_from(limit.level, begins, born_ms)
+    since = None if known or b"since" not in spent else int(spent[b"since"])
     left = max(0, limit.cap - used - held)
-    return LimitState(limit.level, limit.name, limit.cap, used, held, left, ends, known)
+    return LimitState(limit.level, limit.name, limit.cap, used, held, left, ends, known, since)
 
 
 def _counts_from(level: Level, begins_ms: int, born_ms: int | None) -> bool:
@@ -121,8 +134,8 @@ def _whole(spent: Mapping[bytes, bytes], field: str) -> int:
     return int(spent.get(field.encode(), b"0"))
 
 
-def _bounds(span: Span, now_ms: int) -> tuple[int, int]:
-    """First ms of the day or month of a moment, and of the next one."""
+def bounds(span: Span, now_ms: int) -> tuple[int, int]:
+    """First ms of the day or month (``span``) of a moment, and of the next one."""
     midnight = _moment(now_ms).replace(hour=0, minute=0, second=0, microsecond=0)
     begins = midnight if span is Span.DAY else midnight.replace(day=1)
     ends = begins + timedelta(days=1) if span is Span.DAY else (begins + timedelta(days=32)).replace(day=1)

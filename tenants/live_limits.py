@@ -3,13 +3,15 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import redis
 import redis.asyncio
 
-from domain.limit_state import Counted, LimitState, day_and_month, states
-from domain.limits import Level, Limit
+from domain.limit_state import Counted, LimitState, bounds, day_and_month, in_force, states
+from domain.limits import KINDS, Amount, Level, Limit, Span
+from tenants.spent import adjusted, spent
 
 
 def read_limits(
@@ -36,6 +38,40 @@ async def read_limits_async(
     """The same for an event loop; see :func:`read_limits`."""
     asked = _Asked.about(tenant_id, limits, key_id)
     return asked.read(await asked.queue(store.pipeline(transaction=False)).execute())
+
+
+def complete_limits(seen: Iterable[LimitState], tenant_id: int, key_id: int | None = None) -> list[LimitState]:
+    """Add from the database what was used before the store began anew; it is asked only if a state is not known.
+
+    Raises:
+        django.db.DatabaseError, django.db.InterfaceError: the database does not answer.
+    """
+    owners = {Level.TENANT: tenant_id, Level.KEY: key_id}
+    return in_force(
+        state if state.known else state.with_used_before(_used_before(state, owners[state.level])) for state in seen
+    )
+
+
+def _used_before(state: LimitState, owner: int | None) -> int:
+    assert owner is not None  # a key's limits are read with its id
+    kind, now_ms = KINDS[state.name], int(time.time() * 1000)
+    start, end = (_moment(ms) for ms in bounds(kind.span, now_ms))
+    found = spent(state.level, owner, start, end, _moment(state.since or now_ms))
+    used = {
+        Amount.REQUESTS: found.requests,
+        Amount.INPUT: found.input_tokens,
+        Amount.OUTPUT: found.output_tokens,
+        Amount.TOKENS: found.input_tokens + found.output_tokens,
+        Amount.COST: found.cost_nano,
+    }[kind.amount]
+    if kind.span is Span.MONTH and state.level is Level.TENANT:
+        cost_nano, tokens = adjusted(owner, start.date())
+        used += cost_nano if kind.amount is Amount.COST else tokens
+    return used
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
