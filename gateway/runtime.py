@@ -16,6 +16,7 @@ from domain.config import Config
 from domain.outcome import Outcome
 from domain.usage import Usage
 from gateway.audit import Audit
+from gateway.database import Database
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.tickets import Tickets
@@ -34,6 +35,8 @@ RETRY_S = 0.1
 WATCH_S = 0.3
 # A model whose last engine left a moment ago is expected back: requests wait for it instead of being refused.
 BACKEND_GRACE_S = 15.0
+# Connections of the store that whoever looks at limits may use at once; the others are for requests to models.
+MAX_READING = 8
 
 
 class Runtime:
@@ -46,6 +49,8 @@ class Runtime:
         self.relays: dict[str, Relay] = {}
         self.workers: list[WorkerState] = []
         self.store_error = "not connected yet"
+        self.database = Database()
+        self.reading = asyncio.Semaphore(MAX_READING)
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
@@ -74,6 +79,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.ringer.stop()
+        self.database.close()
         await self.snapshot.stop()
         try:
             await self._redis.delete(f"sl:gateway:{self.gateway_id}")
@@ -129,7 +135,8 @@ class Runtime:
                     self._dispatch(wire.unpack(fields[b"m"]))
                 if time.monotonic() - trimmed_at > 1 and last != b"0":
                     trimmed_at = time.monotonic()
-                    await self._reader.xtrim(stream, minid=last, approximate=True)
+                    # To the last entry, so that no word of an answer stays when nothing more comes.
+                    await self._reader.xtrim(stream, minid=_next_id(last), approximate=False)
             except (RedisError, OSError) as error:
                 log.warning("read_retry", error=str(error))
                 await asyncio.sleep(RETRY_S)
@@ -168,6 +175,11 @@ class Runtime:
             pipeline.hgetall(b"sl:worker:" + worker_id)
         hashes = await pipeline.execute() if ids else []
         return [decode_worker(worker_id.decode(), raw) for worker_id, raw in zip(ids, hashes, strict=True) if raw]
+
+
+def _next_id(entry_id: bytes) -> str:
+    milliseconds, _, number = entry_id.decode().partition("-")
+    return f"{milliseconds}-{int(number) + 1}"
 
 
 def _connect(config: Config, attempts: int) -> Redis:
