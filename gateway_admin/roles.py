@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from auditlog.context import disable_auditlog
+from django.apps import apps as all_apps
 from django.apps.registry import Apps
 
 
@@ -51,7 +52,7 @@ PERMISSIONS: dict[Role, frozenset[str]] = {
 """Role -> permissions, as Django names them (``app.codename``)."""
 
 
-def make_groups(apps: Apps, using: str, **kwargs: Any) -> None:
+def make_groups(using: str, apps: Apps = all_apps, **kwargs: Any) -> None:
     """Make the four groups and give each what the table says (a receiver of ``post_migrate``)."""
     try:
         group_model = apps.get_model("auth", "Group")
