@@ -54,7 +54,7 @@ class UsageRow:
     finished_at: datetime
 
 
-def record_usage(rows: Sequence[UsageRow]) -> int:
+def record_usage(rows: Sequence[UsageRow]) -> set[str]:
     """Insert ``rows``, ignoring those whose request is already recorded, and add the new ones to the sums.
 
     Rows and sums are written in one transaction for every 500 rows: wherever it stops, they agree. Any number of
@@ -62,9 +62,10 @@ def record_usage(rows: Sequence[UsageRow]) -> int:
     of :class:`~tenants.rollup.Group`, so none waits for another in a circle.
 
     Returns:
-        How many were new.
+        The ids of the requests that were new.
 
     Raises:
+        django.db.DataError: a value does not fit its column, so the 500 rows beside it are not written either.
         django.db.OperationalError, django.db.InterfaceError: the database does not answer. Some rows may have been
             written; calling again with the same rows is right. The connection is closed, so the next call opens one.
     """
@@ -72,11 +73,12 @@ def record_usage(rows: Sequence[UsageRow]) -> int:
     for row in rows:
         first_told.setdefault(row.request_id, row)
     try:
-        return sum(_record(part) for part in _parts([first_told[request_id] for request_id in sorted(first_told)]))
+        parts = [_record(part) for part in _parts([first_told[request_id] for request_id in sorted(first_told)])]
     except (OperationalError, InterfaceError):
         if not connection.in_atomic_block:
             connection.close()
         raise
+    return set().union(*parts)
 
 
 def _parts(rows: Sequence[UsageRow]) -> Iterator[Sequence[UsageRow]]:
@@ -84,11 +86,11 @@ def _parts(rows: Sequence[UsageRow]) -> Iterator[Sequence[UsageRow]]:
         yield rows[start : start + _ROWS_PER_STATEMENT]
 
 
-def _record(rows: Sequence[UsageRow]) -> int:
+def _record(rows: Sequence[UsageRow]) -> set[str]:
     with transaction.atomic():
         new = _insert(rows)
         add_sums(sums_of(row for row in rows if row.request_id in new))
-    return len(new)
+    return new
 
 
 def _insert(rows: Sequence[UsageRow]) -> set[str]:

@@ -6,6 +6,11 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 requests = Counter("sluice_requests_total", "Requests that ended, by how.", ["model", "qos_class", "outcome"])
 refusals = Counter("sluice_refusals_total", "Requests refused before they were admitted.", ["reason"])
+prompt_counts = Counter(
+    "sluice_prompt_counts_total",
+    "Prompts counted before admission: with the model's own tokenizer, or estimated from their bytes.",
+    ["model", "how"],
+)
 replays = Counter("sluice_replays_total", "Answers given again to a repeated idempotency key.")
 first_token = Histogram(
     "gen_ai_server_time_to_first_token_seconds",
@@ -67,6 +72,10 @@ probe_failures = Counter("sluice_probe_failures_total", "Known-answer probes tha
 
 settled = Counter("sluice_settled_total", "Usage rows written.")
 settle_doubles = Counter("sluice_settle_doubles_total", "Settlements that had been written before.")
+set_aside = Counter("sluice_settlements_set_aside_total", "Settlements that no row can be made of.")
+cost = Counter(
+    "sluice_cost_total", "Cost of settled requests, in the currency of the price list.", ["model", "qos_class"]
+)
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
 
 

@@ -1,40 +1,60 @@
 """The ledger: turns what ended into usage rows, each request exactly once.
 
-It reads the stream ``sl:settle`` as a consumer group. An entry leaves the stream only
-after its row is in the database; a row that is there already (unique request id) is not written again. So a crash at
-any point loses nothing and doubles nothing. Quota and slots were given back by the script that ended the item.
+It reads the stream ``sl:settle`` as a consumer group; any number of ledgers share the work. An entry leaves the stream
+only after its row is in the database; a row that is there already (unique request id) is not written again. So a crash
+at any point loses nothing and doubles nothing: what a ledger had read when it died, another one takes over. Quota and
+slots were given back by the script that ended the item.
 """
 
+import os
+import secrets
+import socket
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, cast
 
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, DataError, close_old_connections
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from tenants.usage import UsageRow, record_usage
 from tracing import logs, metrics
 from workers.ready import scripts
+from workers.settlement.entry import usage_row
 
 log = logs.get("settlement")
 
 STREAM, GROUP = "sl:settle", "settlement"
+SET_ASIDE = "sl:unsettled"
 BATCH = 500
 BLOCK_MS = 500
 RETRY_S = 0.5
 SWEEP_MS = 500
 
+TAKE_OVER_MS = 5_000
+"""What a ledger has read and not written for so long another one takes over; if both live, it is still written once."""
+
+FORGET_MS = 60_000
+"""A ledger that holds nothing and has not asked for so long is forgotten."""
+
+NANO = 1_000_000_000
+
 Entry = tuple[bytes, Mapping[bytes, bytes]]
 
 
 class Ledger:
-    """Reads, writes, acknowledges; and sweeps, so that the dead are buried even when no worker lives."""
+    """Reads, writes, acknowledges; and sweeps, so that the dead are buried even when no worker lives.
 
-    def __init__(self, redis: "Redis", consumer: str = "settlement") -> None:
-        self._redis, self._consumer = redis, consumer
+    Args:
+        redis: the store of the ready sets.
+        consumer: its name among the ledgers, one for each life of each process.
+    """
+
+    def __init__(self, redis: "Redis", consumer: str | None = None) -> None:
+        self._redis = redis
+        self._consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._sweep = redis.register_script(scripts.source("sweep"))
+        self._forget = redis.register_script(scripts.source("forget_ledgers"))
         self._stop = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -43,21 +63,26 @@ class Ledger:
 
     def run(self) -> None:
         """Settle until stopped; when Redis or the database is away, wait and go on where it was."""
-        leftovers = True  # what an earlier life had read but not written
+        failed = False
         while not self._stop.is_set():
             try:
                 self._ensure_group()
-                settled = self.step(b"0" if leftovers else b">")
-                leftovers = leftovers and settled > 0
+                while failed and self.step(b"0") > 0:
+                    pass
+                failed = False
+                while self.take_over() == BATCH:
+                    pass
+                self.step(b">")
                 self._sweep(args=[SWEEP_MS, 2000])
+                self._forget(args=[STREAM, GROUP, FORGET_MS])
             except (RedisError, DatabaseError, OSError) as error:
                 log.warning("settlement_retry", error=str(error))
                 close_old_connections()
-                leftovers = True
+                failed = True
                 self._stop.wait(RETRY_S)
 
     def step(self, start: bytes) -> int:
-        """Settle one batch: from ``b"0"`` what this consumer had read before, from ``b">"`` what is new.
+        """Settle one batch: from ``b">"`` what is new, from ``b"0"`` what this ledger had read and could not write.
 
         Returns the number of entries settled.
         """
@@ -65,25 +90,54 @@ class Ledger:
             "list[Any] | None",
             self._redis.xreadgroup(GROUP, self._consumer, {STREAM: start}, count=BATCH, block=BLOCK_MS),
         )
-        entries: list[Entry] = [entry for _, found in reply or () for entry in found if entry[1]]
+        return self._settle([entry for _, found in reply or () for entry in found if entry[1]])
+
+    def take_over(self, idle_ms: int = TAKE_OVER_MS) -> int:
+        """Settle one batch of what some ledger, perhaps this one, read ``idle_ms`` ago and did not write.
+
+        Returns the number of entries settled.
+        """
+        reply: Any = self._redis.xautoclaim(STREAM, GROUP, self._consumer, idle_ms, start_id="0-0", count=BATCH)
+        return self._settle(reply[1])
+
+    def _settle(self, entries: list[Entry]) -> int:
         if not entries:
             return 0
-        inserted = record_usage([usage_row(fields) for _, fields in entries])
-        ids = [entry_id for entry_id, _ in entries]
+        rows = self._readable(entries)
+        try:
+            new = record_usage(list(rows.values()))
+        except DataError:
+            new = self._one_by_one(rows)
         with self._redis.pipeline(transaction=True) as pipeline:
+            for entry_id, fields in entries:
+                if entry_id not in rows:
+                    pipeline.xadd(SET_ASIDE, cast("Any", fields))
+            ids = [entry_id for entry_id, _ in entries]
             pipeline.xack(STREAM, GROUP, *ids)
             pipeline.xdel(STREAM, *ids)
             pipeline.execute()
-        self._count(entries, inserted)
+        _count(list(rows.values()), new)
         return len(entries)
 
-    def _count(self, entries: list[Entry], inserted: int) -> None:
-        metrics.settled.inc(inserted)
-        metrics.settle_doubles.inc(len(entries) - inserted)
-        for _, fields in entries:
-            metrics.requests.labels(
-                fields[b"model"].decode(), fields[b"class"].decode(), fields[b"outcome"].decode()
-            ).inc()
+    def _readable(self, entries: list[Entry]) -> dict[bytes, UsageRow]:
+        rows = {}
+        for entry_id, fields in entries:
+            try:
+                rows[entry_id] = usage_row(fields)
+            except (KeyError, ValueError) as error:
+                _refuse(entry_id, error)
+        return rows
+
+    def _one_by_one(self, rows: dict[bytes, UsageRow]) -> set[str]:
+        """One row cannot be stored: find it, so that the others are. It leaves ``rows``."""
+        new: set[str] = set()
+        for entry_id, row in list(rows.items()):
+            try:
+                new |= record_usage([row])
+            except DataError as error:
+                _refuse(entry_id, error)
+                del rows[entry_id]
+        return new
 
     def _ensure_group(self) -> None:
         try:
@@ -93,42 +147,17 @@ class Ledger:
                 raise
 
 
-def usage_row(fields: Mapping[bytes, bytes]) -> UsageRow:
-    """Read one entry of the settlement stream."""
+def _refuse(entry_id: bytes, error: Exception) -> None:
+    # Kept aside for a person: it must neither be lost nor hold up all others.
+    log.error("settlement_set_aside", entry=entry_id.decode(), error=str(error), stream=SET_ASIDE)
+    metrics.set_aside.inc()
 
-    def text(name: bytes) -> str:
-        return fields[name].decode()
 
-    def moment(name: bytes) -> datetime | None:
-        return datetime.fromtimestamp(int(fields[name]) / 1000, UTC) if fields[name] else None
-
-    admitted, finished = moment(b"t_admit"), moment(b"t_end")
-    assert admitted is not None
-    assert finished is not None
-    return UsageRow(
-        request_id=text(b"rid"),
-        tenant_id=int(fields[b"tenant_id"]),
-        key_id=int(fields[b"key_id"]),
-        model=text(b"model"),
-        model_version=text(b"version"),
-        qos_class=text(b"class"),
-        endpoint=text(b"endpoint"),
-        stream=fields[b"stream"] == b"1",
-        outcome=text(b"outcome"),
-        status=int(fields[b"status"]),
-        error_code=text(b"code"),
-        prompt_tokens=int(fields[b"prompt"]),
-        cached_tokens=int(fields[b"cached"]),
-        completion_tokens=int(fields[b"completion"]),
-        cost_nano=int(fields.get(b"cost", b"0")),
-        price_id=int(fields.get(b"price") or 0) or None,
-        retry_attempt=int(fields[b"attempt"]),
-        rollback_cause=text(b"cause"),
-        batch_id=text(b"batch"),
-        worker_id=text(b"worker"),
-        gateway_id=text(b"gateway"),
-        admitted_at=admitted,
-        claimed_at=moment(b"t_claim"),
-        first_token_at=moment(b"t_first"),
-        finished_at=finished,
-    )
+def _count(rows: list[UsageRow], new: set[str]) -> None:
+    metrics.settled.inc(len(new))
+    metrics.settle_doubles.inc(len(rows) - len(new))
+    for row in rows:
+        if row.request_id in new:
+            new.discard(row.request_id)
+            metrics.requests.labels(row.model, row.qos_class, row.outcome).inc()
+            metrics.cost.labels(row.model, row.qos_class).inc(row.cost_nano / NANO)
