@@ -125,8 +125,8 @@ REAL = (
         (
             Load("vLLM, closed loop of 32", ALL, _LONG, clients=32, stretch=2),
             Load("vLLM, closed loop of 64", (ALONE, SLUICE, DIRECT), _LONG, clients=64, stretch=2),
-            Load("vLLM, answers of 211 tokens, closed loop of 32", (ALONE, SLUICE, DIRECT), _CHAT, clients=32, stretch=4),
-            Load("vLLM, answers of 211 tokens, closed loop of 64", (ALONE, SLUICE, DIRECT), _CHAT, clients=64, stretch=4),
+            Load("vLLM, long answers, closed loop of 32", (ALONE, SLUICE, DIRECT), _CHAT, clients=32, stretch=4),
+            Load("vLLM, long answers, closed loop of 64", (ALONE, SLUICE, DIRECT), _CHAT, clients=64, stretch=4),
         ),
     ),
 )
