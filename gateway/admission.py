@@ -16,9 +16,6 @@ from tenants.snapshot import Principal
 from tracing.colour import Colour
 from workers.ready.item import Admitted, NewItem, Refused
 
-# No tokenizer at hand: about 4 bytes a token, and a few tokens of chat template. Settled exactly at the end.
-BYTES_PER_TOKEN = 4
-TEMPLATE_TOKENS = 8
 # No vocabulary holds longer words in any number: a prompt has at least so many tokens.
 MAX_BYTES_PER_TOKEN = 64
 
@@ -69,7 +66,6 @@ def limit_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes]
 
 
 def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
-    prompt = ask.prompt_bytes // BYTES_PER_TOKEN + TEMPLATE_TOKENS
     output = runtime.config.default_max_tokens if ask.max_tokens is None else ask.max_tokens
     config, qos_class = runtime.config, class_of(ask, principal)
     limits = queue_limits(config, qos_class)
@@ -90,7 +86,7 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         stream=ask.stream,
         body=body,
         cache_salt=principal.cache_salt,
-        prompt_tokens=prompt,
+        prompt_tokens=ask.prompt_tokens,
         output_tokens=output * ask.choices,
         sequences=ask.choices,
         traceparent=colour.traceparent,
@@ -113,10 +109,10 @@ def _refuse_what_never_fits(runtime: Runtime, ask: Ask) -> None:
         ApiError: 400 with the limit.
     """
     limit = max((worker.max_model_len for worker in runtime.workers if worker.model == ask.model), default=0)
-    at_least = ask.prompt_bytes // MAX_BYTES_PER_TOKEN
-    if ask.endpoint == "embeddings" or not limit or at_least + (ask.max_tokens or 0) < limit:
+    wanted, at_least = max(1, ask.max_tokens or 0), _prompt_at_least(ask)
+    if ask.endpoint == "embeddings" or not limit or at_least + wanted <= limit:
         return
-    if (ask.max_tokens or 0) >= limit:
+    if wanted >= limit:
         raise refuse(
             Refusal.NEVER_FITS,
             f"This model's maximum context length is {limit} tokens, prompt included. However, you requested "
@@ -125,10 +121,16 @@ def _refuse_what_never_fits(runtime: Runtime, ask: Ask) -> None:
         )
     raise refuse(
         Refusal.NEVER_FITS,
-        f"This model's maximum context length is {limit} tokens. However, your prompt of {ask.prompt_bytes} bytes has "
-        "more. Shorten it.",
+        f"This model's maximum context length is {limit} tokens. However, your prompt has at least {at_least} and you "
+        f"requested {wanted} in the completion. Shorten the prompt or lower max_tokens.",
         param="messages" if ask.endpoint == "chat" else "prompt",
     )
+
+
+def _prompt_at_least(ask: Ask) -> int:
+    """Tokens that the longest prompt surely has: as counted, else what its bytes say if it is the only one."""
+    alone = ask.endpoint == "chat" or ask.choices == 1
+    return max(1, ask.longest_at_least or (ask.prompt_bytes // MAX_BYTES_PER_TOKEN if alone else 0))
 
 
 def class_of(ask: Ask, principal: Principal) -> QosClass:

@@ -20,6 +20,7 @@ from gateway.database import Database
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.tickets import Tickets
+from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
 from tracing import logs, metrics
 from workers import wire
@@ -51,6 +52,7 @@ class Runtime:
         self.store_error = "not connected yet"
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
+        self.tokens = TokenCounts()
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
@@ -79,6 +81,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.ringer.stop()
+        self.tokens.stop()
         self.database.close()
         await self.snapshot.stop()
         try:
@@ -161,7 +164,10 @@ class Runtime:
 
     async def _watch_once(self) -> None:
         try:
-            self.workers = await self._read_workers()
+            workers = await self._read_workers()
+            # Before its engines are known a model's tokenizer is: also its first request is counted exactly.
+            await self.tokens.follow(self._redis, workers)
+            self.workers = workers
         except (RedisError, OSError) as error:
             self.store_error = str(error) or type(error).__name__
         now = time.monotonic()

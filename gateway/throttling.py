@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 from gateway import pipeline
 from gateway.connection import beneath
+from gateway.runtime import runtime
 from gateway.views.base import AskingView, principal_of
 
 
@@ -23,5 +24,7 @@ class Admission(BaseThrottle):
             ApiError: 429 with the limit that is reached and when to come back, 503 when nothing can serve it.
         """
         assert isinstance(view, AskingView)
-        view.answer = await pipeline.submit(principal_of(request), view.ask, view.body, beneath(request).colour)
+        principal = principal_of(request)
+        view.ask = await runtime().tokens.counted(view.ask, principal.cache_salt)
+        view.answer = await pipeline.submit(principal, view.ask, view.body, beneath(request).colour)
         return True

@@ -18,6 +18,7 @@ from workers.heart import Heart
 from workers.ready.ready_set import ReadySet
 from workers.runner import BatchReport, Runner
 from workers.state import FAILED, PROBING, OwnState
+from workers.tokenization.publisher import Publisher
 
 log = logs.get(__name__)
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class Host:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _make_runner(self) -> Runner:
-        redis = Redis.from_url(
+        self._redis = redis = Redis.from_url(
             self._config.ready_url,
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 8),
             socket_timeout=5,
@@ -109,6 +110,7 @@ class Host:
     async def _start_engine(self) -> EngineInfo:
         self._own.to(self._own.state, "loading the model")
         info = await self._engine.start()
+        await self._publish(info)
         room = self._engine.room()
         self._own.to(PROBING, "checking a known answer", **_facts(info), kv_blocks=room.kv_blocks)
         await self._engine.probe()
@@ -116,6 +118,13 @@ class Host:
         if self._config.probe_interval_s:
             self._prober = asyncio.create_task(self._keep_probing(), name="probe")
         return info
+
+    async def _publish(self, info: EngineInfo) -> None:
+        """Let gateways count by the model's own tokenizer, before they send it anything."""
+        if info.tokenization is not None:
+            publisher = Publisher(self._redis)
+            self._own.note(tokenizer=await publisher.begin(info.tokenization))
+            self._publishing = asyncio.create_task(publisher.keep(), name="publish")
 
     async def _keep_probing(self) -> None:
         while not self._died.is_set():

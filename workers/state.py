@@ -66,6 +66,7 @@ class WorkerState:
     classes: tuple[str, ...] = ("p0", "p1", "p2")
     endpoints: tuple[str, ...] = ("chat", "completions")
     kv_tokens: int = 0
+    tokenizer: str = ""
 
     @property
     def ready(self) -> bool:
@@ -97,4 +98,5 @@ def decode_worker(worker_id: str, raw: Mapping[bytes, bytes]) -> WorkerState:
         classes=tuple(text(b"classes").split(",")) if raw.get(b"classes") else ("p0", "p1", "p2"),
         endpoints=tuple(text(b"endpoints").split(",")) if raw.get(b"endpoints") else ("chat", "completions"),
         kv_tokens=number(b"kv_tokens"),
+        tokenizer=text(b"tokenizer"),
     )

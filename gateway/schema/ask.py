@@ -1,7 +1,12 @@
 """What the gateway itself needs to know of a request."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gateway.schema.chat import ChatRequest
+    from gateway.schema.completions import CompletionsRequest
+    from gateway.schema.embeddings import EmbeddingsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,9 @@ class Ask:
             wait in the queue for longer; what runs is ended by the client itself, when it closes the connection.
         idempotency_key: names the request for those who send it again, beside the body too; None for none.
         prefix: names of the prompt's prefixes, see :mod:`domain.prefix`.
+        request: the request itself until its prompts are counted (:mod:`gateway.tokens`); None after that.
+        prompt_tokens: tokens of all prompts; 0 until they are counted.
+        longest_at_least: tokens that the longest prompt surely has; 0 where that is not known.
     """
 
     endpoint: Literal["chat", "completions", "embeddings"]
@@ -36,3 +44,8 @@ class Ask:
     read_timeout_s: float | None = None
     idempotency_key: str | None = None
     prefix: bytes = b""
+    request: "ChatRequest | CompletionsRequest | EmbeddingsRequest | None" = field(
+        default=None, repr=False, compare=False
+    )
+    prompt_tokens: int = 0
+    longest_at_least: int = 0

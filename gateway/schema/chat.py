@@ -76,6 +76,7 @@ def parse_chat(body: bytes) -> Ask:
         prompt_bytes=_prompt_bytes(request),
         timeout_s=request.timeout,
         prefix=prefix_hashes(_prompt_parts(request)),
+        request=request,
     )
 
 

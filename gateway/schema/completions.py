@@ -55,6 +55,7 @@ def parse_completions(body: bytes) -> Ask:
         prompt_bytes=prompt_bytes,
         timeout_s=request.timeout,
         prefix=prefix_hashes(_first_prompt(request.prompt)),
+        request=request,
     )
 
 

@@ -58,6 +58,7 @@ def parse_embeddings(body: bytes) -> Ask:
         choices=1,
         prompt_bytes=_measure(request.input),
         timeout_s=request.timeout,
+        request=request,
     )
 
 

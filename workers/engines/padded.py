@@ -93,6 +93,7 @@ class PaddedEngine:
             max_num_seqs=self._config.max_num_seqs,
             details=details,
             endpoints=("embeddings",),
+            tokenization=loaded.tokenization,
         )
 
     async def start(self) -> EngineInfo:

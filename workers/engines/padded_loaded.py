@@ -22,6 +22,7 @@ from workers.engines.models.embedding_reference import TEXTS, load_tokenizer
 from workers.engines.models.prepare import fingerprint, prepare
 from workers.engines.padded_model import PaddedModel
 from workers.engines.padded_request import RequestReader
+from workers.tokenization.rule import Tokenization
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Loaded:
         known: known embeddings; None for a model that there is no second implementation for.
         probe_rows: token ids that a probe embeds.
         took_s: seconds that loading took.
+        tokenization: how gateways count its inputs.
     """
 
     model: PaddedModel
@@ -49,6 +51,7 @@ class Loaded:
     known: KnownEmbeddings | None
     probe_rows: tuple[tuple[int, ...], ...]
     took_s: float
+    tokenization: Tokenization
 
     def prove(self) -> None:
         """Compare a padded batch with known embeddings, or with the same rows one at a time where none are known.
@@ -101,6 +104,7 @@ def load(config: Config) -> Loaded:
         known=known,
         probe_rows=known.rows if known else tuple(tuple(tokenizer.encode(text).ids) for text in TEXTS),
         took_s=monotonic() - begun,
+        tokenization=Tokenization(tokenizer.to_str().encode()),
     )
 
 

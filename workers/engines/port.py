@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from domain.usage import Usage
+from workers.tokenization.rule import Tokenization
 
 Endpoint = Literal["chat", "completions", "embeddings"]
 
@@ -101,6 +102,7 @@ class EngineInfo:
         details: anything worth showing to an operator (bounded, JSON-able).
         endpoints: what can be asked of it.
         kv_tokens: tokens that the KV cache holds; 0 where there is none.
+        tokenization: how its prompts become tokens, so that gateways can count them; None where that cannot be told.
     """
 
     engine: str
@@ -112,6 +114,7 @@ class EngineInfo:
     details: dict[str, Any]
     endpoints: tuple[Endpoint, ...] = ("chat", "completions")
     kv_tokens: int = 0
+    tokenization: Tokenization | None = field(default=None, repr=False)
 
 
 class RequestRejected(Exception):

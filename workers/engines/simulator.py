@@ -11,15 +11,17 @@ from domain.simulation.answers import words
 from domain.simulation.blocks import BlockPool, prefix_hashes
 from domain.simulation.faults import NO_FAULTS
 from domain.simulation.profiles import PROFILES, Profile
+from domain.simulation.prompt import BYTES_PER_TOKEN
 from domain.simulation.scheduler import Scheduler, Sequence
 from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, RequestRejected, Room
 from workers.engines.simulator_answer import Model, word_answer
 from workers.engines.simulator_request import Asked, Prompt, read_request, rejected
 from workers.engines.simulator_run import Part, Run
 from workers.engines.step_pace import StepPace
+from workers.tokenization.rule import Tokenization
 
 BLOCK_SIZE = 16
-_BYTES_PER_BLOCK = 4 * BLOCK_SIZE
+_BYTES_PER_BLOCK = BYTES_PER_TOKEN * BLOCK_SIZE
 _DEFAULT_MAX_MODEL_LEN = 8192
 _PROBE_PROMPT = b"a lock lets ships climb hills"
 _PROBE_TOKENS = 8
@@ -76,6 +78,7 @@ class SimulatorEngine:
                 "preemptions": self._scheduler.preemptions,
             },
             kv_tokens=self._scheduler.pool.blocks * BLOCK_SIZE,
+            tokenization=Tokenization(),
         )
 
     async def start(self) -> EngineInfo:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-import orjson
 
 from domain.simulation.faults import NO_FAULTS, Faults, UnknownFault, parse_faults
+from domain.simulation.prompt import chat_prompt, count_tokens
 from workers.engines.port import Job, RequestRejected
-
-_BYTES_PER_TOKEN = 4
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -25,10 +23,19 @@ class _Part(msgspec.Struct):
     text: str | None = None
 
 
+class _CalledFunction(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    function: _CalledFunction
+
+
 class _Message(msgspec.Struct):
     role: str
     content: str | list[_Part] | None = None
-    tool_calls: list[dict[str, object]] | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _StreamOptions(msgspec.Struct):
@@ -37,7 +44,9 @@ class _StreamOptions(msgspec.Struct):
 
 class _Function(msgspec.Struct):
     name: str
+    description: str | None = None
     parameters: dict[str, object] | None = None
+    strict: bool | None = None
 
 
 class _Tool(msgspec.Struct):
@@ -271,15 +280,13 @@ def _schema(response_format: _ResponseFormat | None) -> object | None:
 
 
 def _render(body: _ChatBody) -> Prompt:
-    parts = [orjson.dumps([msgspec.to_builtins(tool) for tool in body.tools])] if body.tools else []
-    for message in body.messages:
-        parts.append(f"<|{message.role}|>".encode())
-        parts.append(_content(message).encode())
-        if message.tool_calls:
-            parts.append(orjson.dumps(message.tool_calls))
-    parts.append(b"<|assistant|>")
-    data = b"".join(parts)
-    return Prompt(data, -(-len(data) // _BYTES_PER_TOKEN))
+    turns = ((message.role, _content(message), _calls(message)) for message in body.messages)
+    data = chat_prompt(turns, msgspec.json.encode(body.tools) if body.tools else b"")
+    return Prompt(data, count_tokens(len(data)))
+
+
+def _calls(message: _Message) -> list[str]:
+    return [text for call in message.tool_calls or () for text in (call.function.name, call.function.arguments)]
 
 
 def _content(message: _Message) -> str:
@@ -307,7 +314,7 @@ def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[Prompt, ...]:
 
 def _text_prompt(text: str) -> Prompt:
     data = text.encode()
-    return Prompt(data, max(1, -(-len(data) // _BYTES_PER_TOKEN)), text)
+    return Prompt(data, count_tokens(len(data)), text)
 
 
 def _token_prompt(token_ids: list[int]) -> Prompt:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from argparse import Namespace
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from importlib.metadata import entry_points
@@ -31,6 +31,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.inputs import tokens_input
 from vllm.outputs import RequestOutput
 from vllm.platforms import current_platform
+from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -52,7 +53,10 @@ from workers.engines.vllm_refusal import LENGTH_PARAM, refusal_of, refusal_of_bo
 from workers.engines.vllm_request import answer_limit, clean_body, count_seqs, take_echo
 from workers.engines.vllm_resume import delivered_ids, prime
 from workers.engines.vllm_steps import Steps
+from workers.engines.vllm_tokenization import read_rule
 from workers.engines.vllm_whole import whole_answer
+from workers.tokenization.check import checked
+from workers.tokenization.rule import Tokenization
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +200,7 @@ class VllmEngine:
         except Exception as error:
             await self.stop()
             raise EngineDead(f"the engine could not start: {type(error).__name__}: {error}") from error
-        return self._describe(directory, monotonic() - begun)
+        return self._describe(directory, monotonic() - begun, await self._tokenization())
 
     async def probe(self) -> None:
         """Compare likelihood and, in float32, greedy tokens with the model's known answers.
@@ -284,7 +288,27 @@ class VllmEngine:
         self._dtype = str(model_config.dtype).removeprefix("torch.")
         vllm_leftovers.note_shared_memory(self._directory)
 
-    def _describe(self, directory: Path, took_s: float) -> EngineInfo:
+    async def _tokenization(self) -> Tokenization | None:
+        """How prompts become tokens here, tried on chats of every kind; None where that cannot be told as data."""
+        tokenizer, config = self._alive().renderer.get_tokenizer(), self._alive().model_config
+        try:
+            templates = [resolve_chat_template(tokenizer, None, tools, model_config=config) for tools in (None, [{}])]
+            content_format = resolve_chat_template_content_format(None, None, "auto", tokenizer, model_config=config)
+            rule = read_rule(tokenizer, templates[0] or "", templates[1] or "", content_format)
+            return await checked(rule, self._count_chat) if rule else None
+        except Exception:
+            logger.exception("prompts of this model are estimated, not counted, before they are admitted")
+            return None
+
+    async def _count_chat(self, body: Mapping[str, Any]) -> int:
+        """Tokens of a chat's prompt as the server makes them."""
+        request = ChatCompletionRequest.model_validate(body)
+        made = await self._serving.openai_serving_chat.online_renderer.render_chat(request)
+        if isinstance(made, ErrorResponse):
+            raise ValueError(made.error.message)
+        return len(made[1][0]["prompt_token_ids"])
+
+    def _describe(self, directory: Path, took_s: float, tokenization: Tokenization | None) -> EngineInfo:
         """``took_s``: seconds that the start took."""
         model_config = self._llm.model_config
         settings = {
@@ -312,6 +336,7 @@ class VllmEngine:
             max_num_seqs=self._config.max_num_seqs,
             details=details,
             kv_tokens=self._kv_blocks * self._block_tokens,
+            tokenization=tokenization,
         )
 
     async def _ask(self, meter: Meter, body: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """What came out: figures, verdict, and both as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,7 +71,7 @@ class Report:
         passes = {"alone": self.alone, "batched": self.batched}
         return {
             "verdict": self.verdict,
-            "engine": {**asdict(self.info)},
+            "engine": asdict(replace(self.info, tokenization=None)),
             "prompts": len(self.asked),
             "tolerance_nats": self.tolerance_nats,
             "logprob_gap_nats": self.logprob_gap,
