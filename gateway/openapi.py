@@ -5,10 +5,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from gateway.errors import ApiError, Refusal, refuse
+from gateway.idempotency import MAX_KEY_LENGTH
 from gateway.schema import ChatRequest, CompletionsRequest, EmbeddingsRequest
+from gateway.schema.account import LimitsReport, UsageReport
 from gateway.schema.answers import (
     ChatCompletion,
     ChatCompletionChunk,
@@ -31,6 +33,8 @@ _COMPONENTS = (
     EmbeddingList,
     ModelList,
     ModelCard,
+    LimitsReport,
+    UsageReport,
     ErrorBody,
     ReadyReport,
     LiveReport,
@@ -67,6 +71,7 @@ SCHEMA_SETTINGS: dict[str, Any] = {
     "TAGS": [
         {"name": "inference", "description": "Ask a model."},
         {"name": "models", "description": "Which models there are."},
+        {"name": "account", "description": "What your key allows, and what your tenant used."},
         {"name": "health", "description": "For probes and Prometheus; no key is needed."},
     ],
 }
@@ -93,21 +98,34 @@ def _errors(*refusals: Refusal | ApiError) -> dict[tuple[int, str], OpenApiRespo
 _MEANING = {
     400: "The request is malformed; `param` names the field.",
     401: "The key is missing, wrong, revoked or expired.",
-    403: "The key's tenant or plan does not allow this.",
+    403: "The key, its tenant or its plan does not allow this.",
     404: "There is no such model.",
+    409: "The idempotency key was used before.",
     413: "The body is too large.",
+    422: "The idempotency key came with another body before.",
     429: "A limit is reached; `retry-after` says when to come back.",
     502: "The engine failed.",
     503: "Nothing can serve the request now; `retry-after` says when to come back.",
     504: "The request ran longer than is allowed.",
 }
-_AUTH = (Refusal.KEY_MISSING, Refusal.KEY_UNKNOWN, Refusal.KEY_REVOKED, Refusal.KEY_EXPIRED, Refusal.TENANT_DISABLED)
+_AUTH = (
+    Refusal.KEY_MISSING,
+    Refusal.KEY_UNKNOWN,
+    Refusal.KEY_REVOKED,
+    Refusal.KEY_EXPIRED,
+    Refusal.TENANT_DISABLED,
+    Refusal.ADDRESS_NOT_ALLOWED,
+)
 _INFERENCE = (
     Refusal.INVALID_BODY,
     *_AUTH,
+    Refusal.SCOPE_MISSING,
     Refusal.MODEL_NOT_FOUND,
     Refusal.MODEL_NOT_ALLOWED,
+    Refusal.IDEMPOTENCY_IN_PROGRESS,
+    Refusal.IDEMPOTENCY_KEY_USED,
     Refusal.BODY_TOO_LARGE,
+    Refusal.IDEMPOTENCY_KEY_REUSED,
     Refusal.REQUESTS_PER_MINUTE,
     Refusal.TOKENS_PER_MINUTE,
     Refusal.CONCURRENCY,
@@ -116,6 +134,14 @@ _INFERENCE = (
     Refusal.ENGINE_FAILED,
     Refusal.NO_BACKEND,
     Refusal.TIMEOUT,
+)
+
+
+_IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[ -~]+$"},
+    OpenApiParameter.HEADER,
+    description="Names the request, so that it can be sent again without being run or charged twice.",
 )
 
 
@@ -131,6 +157,7 @@ def _described(**schema: object) -> Callable[[MethodT], MethodT]:
 chat_schema = _described(
     operation_id="createChatCompletion",
     tags=["inference"],
+    parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(ChatRequest)},
     examples=[
         _example(
@@ -158,6 +185,7 @@ chat_schema = _described(
 completions_schema = _described(
     operation_id="createCompletion",
     tags=["inference"],
+    parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(CompletionsRequest)},
     examples=[_example("Continue a text", {"model": _MODEL, "prompt": "Once upon a time", "max_tokens": 16})],
     responses={
@@ -170,6 +198,7 @@ completions_schema = _described(
 embeddings_schema = _described(
     operation_id="createEmbedding",
     tags=["inference"],
+    parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(EmbeddingsRequest)},
     examples=[
         _example("One text", {"model": _EMBEDDING_MODEL, "input": "A lock lets a boat climb a hill."}),
@@ -196,6 +225,35 @@ model_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(ModelCard), "The model."),
         **_errors(*_AUTH, Refusal.MODEL_NOT_FOUND),
+    },
+)
+
+limits_schema = _described(
+    operation_id="retrieveLimits",
+    tags=["account"],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(LimitsReport), "The limits, and how far they are used."),
+        **_errors(*_AUTH, Refusal.SCOPE_MISSING, Refusal.STORE_UNAVAILABLE),
+    },
+)
+
+
+def _asked(name: str, description: str, **schema: object) -> OpenApiParameter:
+    return OpenApiParameter(name, {"type": "string", **schema}, OpenApiParameter.QUERY, description=description)
+
+
+usage_schema = _described(
+    operation_id="retrieveUsage",
+    tags=["account"],
+    parameters=[
+        _asked("start", "ISO 8601 (UTC if no zone is given) or seconds of the epoch; left out: the month's beginning."),
+        _asked("end", "The first moment that does not count; left out: now. Buckets are always whole."),
+        _asked("bucket", "How long each bucket is.", enum=["hour", "day", "month"], default="day"),
+        _asked("group_by", "Some of `model`, `key` and `class`, comma separated."),
+    ],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(UsageReport), "What your tenant used, and its budget."),
+        **_errors(Refusal.INVALID_BODY, *_AUTH, Refusal.SCOPE_MISSING, Refusal.USAGE_UNAVAILABLE),
     },
 )
 

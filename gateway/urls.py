@@ -6,7 +6,9 @@ from gateway.views.chat import ChatCompletions
 from gateway.views.completions import Completions
 from gateway.views.embeddings import Embeddings
 from gateway.views.health import Livez, Metrics, Readyz
+from gateway.views.limits import Limits
 from gateway.views.models import Models, OneModel
+from gateway.views.usage import Usage
 
 urlpatterns: list[URLPattern] = [
     path("v1/chat/completions", ChatCompletions.as_view(), name="chat-completions"),
@@ -14,6 +16,8 @@ urlpatterns: list[URLPattern] = [
     path("v1/embeddings", Embeddings.as_view(), name="embeddings"),
     path("v1/models", Models.as_view(), name="models"),
     path("v1/models/<path:model>", OneModel.as_view(), name="model"),
+    path("v1/limits", Limits.as_view(), name="limits"),
+    path("v1/usage", Usage.as_view(), name="usage"),
     path("livez", Livez.as_view(), name="livez"),
     path("readyz", Readyz.as_view(), name="readyz"),
     path("metrics", Metrics.as_view(), name="metrics"),

@@ -3,9 +3,12 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from queue import Queue
+from typing import Any
 
 import uvicorn
 
@@ -113,15 +116,33 @@ def prepare(runtime: Runtime) -> None:
     runtime.store_error = ""
 
 
+@dataclass
+class Face:
+    """A server that runs: its base URL and its event loop."""
+
+    url: str
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run something where the server runs."""
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=10)
+
+
 @contextmanager
-def serve() -> Iterator[str]:
-    """Run the server on a free port; yields its base URL."""
+def serve() -> Iterator[Face]:
+    """Run the server on a free port."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(server_config(Application(), lifespan="off"))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    loops: Queue[asyncio.AbstractEventLoop] = Queue()
+
+    async def run() -> None:
+        loops.put(asyncio.get_running_loop())
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Face(f"http://127.0.0.1:{listener.getsockname()[1]}", loops.get(timeout=10))
     finally:
         server.should_exit = True
         thread.join()
