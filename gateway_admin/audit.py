@@ -24,7 +24,7 @@ COMMAND_LINE = "command line"
 _UNTOLD = frozenset(
     {"digest", "cache_salt", "token_key", "id", "revision", "last_login", "date_joined", "created", "created_at"}
 )
-_WATCHED: dict[type[Model], tuple[str, ...]] = {
+WATCHED: dict[type[Model], tuple[str, ...]] = {
     Plan: (),
     Tenant: (),
     ApiKey: (),
@@ -84,7 +84,7 @@ def hide(value: str) -> str:
 
 def watch() -> None:
     """Register the models and the receiver that adds who did it."""
-    for model, relations in _WATCHED.items():
+    for model, relations in WATCHED.items():
         told = [field.name for field in model._meta.concrete_fields if field.name not in _UNTOLD]
         auditlog.register(
             model,

@@ -14,7 +14,7 @@ MOST_DAYS = 366
 HEADER = "Token"
 
 
-class AutomationToken(AbstractAuthToken):
+class AutomationToken(AbstractAuthToken):  # type: ignore[misc]  # the library has no types
     """A user's token: it may what its role may, and never more than its user may at the moment of use.
 
     The text is shown once; a digest is stored. The digest is not the key of the row as it is in the library, so that
@@ -25,6 +25,9 @@ class AutomationToken(AbstractAuthToken):
     digest = models.CharField(max_length=128, unique=True, editable=False)
     name = models.CharField(_("name"), max_length=100, help_text=_("Where it is used, for example: nightly invoices."))
     role = models.CharField(_("role"), max_length=16, choices=[(role.value, role.value) for role in Role])
+
+    plaintext: str = ""
+    """The token itself, only on the instance that was just made; not a column."""
 
     objects = AuthTokenManager()
 

@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from gateway.openapi import SCHEMA_SETTINGS
+from gateway_admin.account_page import account
 from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
 from gateway_admin.queues_page import queues, queues_state
@@ -25,8 +26,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/queues/state", admin.site.admin_view(queues_state), name="queues-state"),
     path("admin/queues/switch", admin.site.admin_view(switch_page), name="queues-switch"),
     path("admin/", admin.site.urls),
+    path("account", account, name="account"),
     path("i18n/", include("django.conf.urls.i18n")),
     path("static/<path:path>", serve_packaged_file),
     path("api/schema", _schema, name="schema"),
     path("api/docs", _docs, name="schema-docs"),
+    path("", include("gateway_admin.api.mounted")),
 ]
