@@ -1,20 +1,24 @@
 """Operators and their groups in the theme's looks, and what operators did."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as StockGroupAdmin
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
-from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import ChoicesDropdownFilter
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from gateway_admin.audit_pages import LogEntryAdmin
 from gateway_admin.models import OperatorAction
+from gateway_admin.token_pages import AutomationTokenAdmin
+from tenants.admin.history import AuditedAdmin
+from tenants.admin.read_only import ReadOnlyAdmin
 from tenants.admin.time_range import TimeRangeFilter
+
+__all__ = ["AutomationTokenAdmin", "GroupAdmin", "LogEntryAdmin", "OperatorActionAdmin", "UserAdmin"]
 
 if TYPE_CHECKING:
     _StockUserAdmin = StockUserAdmin[User]
@@ -26,7 +30,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class UserAdmin(_StockUserAdmin, ModelAdmin):
+class UserAdmin(AuditedAdmin, _StockUserAdmin):
     """People who may log in here."""
 
     form = UserChangeForm
@@ -35,12 +39,12 @@ class UserAdmin(_StockUserAdmin, ModelAdmin):
 
 
 @admin.register(Group)
-class GroupAdmin(StockGroupAdmin, ModelAdmin):
+class GroupAdmin(AuditedAdmin, StockGroupAdmin):
     """Sets of permissions."""
 
 
 @admin.register(OperatorAction)
-class OperatorActionAdmin(ModelAdmin):
+class OperatorActionAdmin(ReadOnlyAdmin):
     """Who paused, drained and opened what: to read, never to change."""
 
     list_display = ("at", "operator_name", "action", "target_label", "previous_state", "reason", "outcome")
@@ -52,19 +56,6 @@ class OperatorActionAdmin(ModelAdmin):
     )
     list_filter_submit = True
     search_fields = ("operator_name", "target", "reason")
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: a row is written by the switch alone."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
-        return False
 
     @display(description=_("target"), ordering="target")
     def target_label(self, row: OperatorAction) -> str:

@@ -1,8 +1,21 @@
-"""The operators' pages of plans, tenants, keys and usage."""
+"""The operators' pages of plans, tenants, keys, prices, adjustments and usage."""
 
+from tenants.admin.adjustments import AdjustmentAdmin
 from tenants.admin.keys import ApiKeyAdmin
 from tenants.admin.plans import PlanAdmin
+from tenants.admin.prices import PriceAdmin
+from tenants.admin.rollups import UsageRollupAdmin
 from tenants.admin.tenants import TenantAdmin
 from tenants.admin.usage import UsageRecordAdmin
+from tenants.admin.warnings import BudgetWarningAdmin
 
-__all__ = ["ApiKeyAdmin", "PlanAdmin", "TenantAdmin", "UsageRecordAdmin"]
+__all__ = [
+    "AdjustmentAdmin",
+    "ApiKeyAdmin",
+    "BudgetWarningAdmin",
+    "PlanAdmin",
+    "PriceAdmin",
+    "TenantAdmin",
+    "UsageRecordAdmin",
+    "UsageRollupAdmin",
+]

@@ -1,27 +1,40 @@
 """The pages of API keys: make, rotate, revoke. The text of a key is shown once, on the page that answers its making."""
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
-from unfold.widgets import UnfoldAdminSelectWidget
+from unfold.paginator import InfinitePaginator
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminSelectWidget
 
+from tenants.admin.history import AuditedAdmin
+from tenants.admin.holding import holdings, own_limits_line
+from tenants.admin.key_search import find_keys
 from tenants.admin.key_state import STATE_COLOURS, STATE_NAMES, ends_at, key_state, masked, when
+from tenants.admin.limit_fields import limit_fieldsets
+from tenants.admin.lines import NetworksField
+from tenants.admin.live_view import live_state
 from tenants.keys import make_key
-from tenants.models import ApiKey, UsageRecord
+from tenants.models import SCOPE_CHOICES, ApiKey, UsageRecord
 from tenants.provision import revoke_key, rotate_key
+
+if TYPE_CHECKING:
+    _KeyModelForm = forms.ModelForm[ApiKey]
+else:
+    _KeyModelForm = forms.ModelForm  # generic for the type checker only
 
 _GRACES = [
     (0, _("none: it stops at once")),
@@ -43,15 +56,50 @@ class RotateForm(forms.Form):
     )
 
 
+class KeyForm(_KeyModelForm):
+    """Scopes to tick, addresses as lines, and beside each limit the one that holds."""
+
+    scopes = forms.MultipleChoiceField(
+        label=capfirst(_("may")),
+        choices=SCOPE_CHOICES,
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+        error_messages={"required": _("A key that may nothing is of no use: tick one, or revoke the key.")},
+    )
+    allowed_addresses = NetworksField(
+        label=capfirst(_("allowed addresses")),
+        help_text=_("One address or network a line, such as 203.0.113.0/24. Empty for every address."),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk is not None:
+            for held in holdings(self.instance, self.instance.tenant.plan):
+                if held.name in self.fields:
+                    self.fields[held.name].help_text = gettext("Holds now: %(limit)s") % {"limit": held.text}
+
+    class Meta:
+        """What is edited."""
+
+        model = ApiKey
+        exclude = ()
+
+
 @admin.register(ApiKey)
-class ApiKeyAdmin(ModelAdmin):
+class ApiKeyAdmin(AuditedAdmin):
     """Keys by prefix; nothing here can show a key again."""
 
-    list_display = ("name", "tenant", "masked", "state", "created_at", "ends_at", "last_used_at")
+    form = KeyForm
+    change_form_outer_before_template = "tenants/key_top.html"
+    list_display = ("name", "tenant", "masked", "state", "own_limits", "created_at", "ends_at", "last_used_at")
     list_filter = (("tenant", AutocompleteSelectFilter), "revoked_at", "expires_at")
     list_filter_submit = True
-    list_select_related = ("tenant",)
+    list_select_related = ("tenant__plan",)
+    # The newest first, by the index that is there; other orders would sort every key.
+    ordering = ("-id",)
+    sortable_by = ()
+    paginator = InfinitePaginator
     search_fields = ("prefix", "name", "tenant__slug")
+    search_help_text = _("A key or its prefix, or the beginning of a key's or tenant's name.")
     autocomplete_fields = ("tenant",)
     actions = ("revoke_selected",)
     actions_detail = ("rotate", "revoke")
@@ -61,12 +109,50 @@ class ApiKeyAdmin(ModelAdmin):
         """Look up along when each key was used last."""
         keys: QuerySet[ApiKey] = super().get_queryset(request)
         latest = UsageRecord.objects.filter(key=OuterRef("pk")).order_by("-finished_at").values("finished_at")[:1]
-        return keys.select_related("tenant").annotate(last_used_at=Subquery(latest))
+        return keys.select_related("tenant__plan").annotate(last_used_at=Subquery(latest))
 
-    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+    def get_search_results(
+        self, request: HttpRequest, queryset: "QuerySet[ApiKey]", search_term: str
+    ) -> "tuple[QuerySet[ApiKey], bool]":
+        """Search by what has an index."""
+        return find_keys(queryset, search_term), False
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the live figures."""
+        live = path("<path:object_id>/live", self.admin_site.admin_view(self.live_view), name="tenants_apikey_live")
+        urls: list[URLPattern] = super().get_urls()
+        return [live, *urls]
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """How far the limits that hold for the key are used, as JSON."""
+        key = self._key(request, object_id)
+        if not self.has_view_permission(request, key):
+            raise PermissionDenied
+        return live_state(key.tenant, key)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Add the panel of live limits."""
+        context = dict(extra_context or {})
+        if object_id is not None:
+            context["live_url"] = reverse("admin:tenants_apikey_live", args=[object_id])
+        return super().changeform_view(request, object_id, form_url, context)
+
+    def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         """Ask for little; show what is known."""
         asked = ("tenant", "name", "expires_at")
-        return asked if obj is None else ("masked", "state_name", *asked, "created_at", "ends_at", "last_used_at")
+        known = asked if obj is None else ("masked", "state_name", *asked, "created_at", "ends_at", "last_used_at")
+        told = _("They hold beside those of the tenant's plan: the lesser one does. Empty: the plan's alone.")
+        return [
+            (None, {"fields": known}),
+            (_("What it may"), {"fields": ("scopes", "allowed_addresses")}),
+            *limit_fieldsets(told),
+        ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         """A key stays with its tenant."""
@@ -88,12 +174,17 @@ class ApiKeyAdmin(ModelAdmin):
         """The same without colour, for a form, which shows no label."""
         return str(STATE_NAMES[key_state(key)])
 
+    @display(description=_("limits"))
+    def own_limits(self, key: ApiKey) -> str:
+        """The limits of its own that hold, or that the tenant's plan does."""
+        return own_limits_line(key)
+
     @display(description=_("ends"))
     def ends_at(self, key: ApiKey) -> str:
         """When the key stops working, or did."""
         return when(ends_at(key))
 
-    @display(description=_("last used"), ordering="last_used_at")
+    @display(description=_("last used"))
     def last_used_at(self, key: Any) -> str:
         """When the last request with it ended."""
         return when(key.last_used_at)

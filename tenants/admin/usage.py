@@ -1,14 +1,16 @@
 """The pages of usage records: to read, to filter, never to change."""
 
 from datetime import datetime
-from typing import Any
 
 from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import intcomma
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import (
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
@@ -18,6 +20,8 @@ from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
 from domain.outcome import Outcome
+from tenants.admin.figures import exact_money
+from tenants.admin.read_only import ReadOnlyAdmin
 from tenants.admin.time_range import TimeRangeFilter
 from tenants.models import UsageRecord
 
@@ -33,18 +37,19 @@ _OUTCOME_COLOURS = {
 
 
 @admin.register(UsageRecord)
-class UsageRecordAdmin(ModelAdmin):
+class UsageRecordAdmin(ReadOnlyAdmin):
     """One line a request; pages are not counted, since counting a large table takes longer than reading a page."""
 
     list_display = (
         "finished_at",
         "tenant",
-        "model",
+        "model_and_version",
         "class_name",
         "outcome_label",
         "status",
         "prompt",
         "answer",
+        "cost",
         "queue_ms",
         "first_token_ms",
         "total_ms",
@@ -52,23 +57,27 @@ class UsageRecordAdmin(ModelAdmin):
     )
     list_filter = (
         ("tenant", AutocompleteSelectFilter),
+        ("key", AutocompleteSelectFilter),
         ("qos_class", ChoicesDropdownFilter),
         ("outcome", ChoicesDropdownFilter),
         ("model", FieldTextFilter),
+        ("model_version", FieldTextFilter),
         ("finished_at", TimeRangeFilter),
     )
     list_filter_submit = True
+    readonly_fields = ("cost", "price_line", "queue_ms", "first_token_ms", "total_ms")
     list_fullwidth = True
     list_select_related = ("tenant",)
     list_per_page = 50
     paginator = InfinitePaginator
-    show_full_result_count = False
+    sortable_by = ()
     search_fields = ("=request_id",)
     search_help_text = _("A whole request id, as in the answer's x-request-id.")
     fieldsets = (
         (None, {"fields": ("request_id", "tenant", "key", "endpoint", "stream", "qos_class")}),
         (_("Outcome"), {"fields": ("outcome", "status", "error_code", "retry_attempt", "rollback_cause")}),
         (_("Tokens"), {"fields": ("prompt_tokens", "cached_tokens", "completion_tokens")}),
+        (_("Cost"), {"fields": ("cost", "price_line")}),
         (
             _("Time"),
             {
@@ -91,24 +100,30 @@ class UsageRecordAdmin(ModelAdmin):
         records: QuerySet[UsageRecord] = super().get_queryset(request)
         return records.select_related("tenant", "key")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: records are written by settlement alone."""
-        return False
+    @display(description=_("model"))
+    def model_and_version(self, record: UsageRecord) -> str:
+        """Which version of which model answered."""
+        return " ".join(part for part in (record.model, record.model_version) if part)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
-        return False
+    @display(description=_("cost"))
+    def cost(self, record: UsageRecord) -> str:
+        """To the last digit."""
+        return exact_money(record.cost_nano)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
-        return False
+    @display(description=_("price"))
+    def price_line(self, record: UsageRecord) -> str | SafeString:
+        """The price that the cost follows from, leading to its page."""
+        if record.price_id is None:
+            return gettext("none: the model had no price")
+        url = reverse("admin:tenants_price_change", args=[record.price_id])
+        return format_html('<a class="sluice-link" href="{}">{}</a>', url, record.price_id)
 
-    @display(description=_("outcome"), label=_OUTCOME_COLOURS, ordering="outcome")
+    @display(description=_("outcome"), label=_OUTCOME_COLOURS)
     def outcome_label(self, record: UsageRecord) -> tuple[str, str]:
         """How it ended, coloured."""
         return record.outcome, record.get_outcome_display()
 
-    @display(description=_("class"), ordering="qos_class")
+    @display(description=_("class"))
     def class_name(self, record: UsageRecord) -> str:
         """The class by its short name."""
         return record.qos_class.upper()

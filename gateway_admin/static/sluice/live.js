@@ -2,7 +2,7 @@
 const PERIOD_MS = 2000;
 const PATIENCE_MS = 10000;
 
-export const words = JSON.parse(document.getElementById("words").textContent);
+export const words = JSON.parse(document.getElementById("words")?.textContent || "{}");
 export const numbers = new Intl.NumberFormat(document.documentElement.lang);
 
 const short = new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: 1 });

@@ -8,14 +8,22 @@ from django.test import Client
 from django.urls import reverse
 
 from gateway_admin.login import ATTEMPTS
-from tenants.models import ApiKey, Plan, Tenant, UsageRecord
+from tenants.models import ApiKey, Plan, Tenant, UsageRecord, UsageRollup
 
 PAGES = [
     "admin:index",
     "engines",
     "queues",
-    *(f"admin:tenants_{model}_{page}" for model in ("plan", "tenant", "apikey") for page in ("changelist", "add")),
+    *(
+        f"admin:tenants_{model}_{page}"
+        for model in ("plan", "tenant", "apikey", "price", "adjustment")
+        for page in ("changelist", "add")
+    ),
     "admin:tenants_usagerecord_changelist",
+    "admin:tenants_usagerollup_changelist",
+    "admin:tenants_budgetwarning_changelist",
+    "admin:auditlog_logentry_changelist",
+    "admin:gateway_admin_automationtoken_changelist",
     "admin:gateway_admin_operatoraction_changelist",
     "admin:auth_user_changelist",
     "admin:auth_user_add",
@@ -27,8 +35,6 @@ ROW_PAGES = [
     "admin:tenants_tenant_change",
     "admin:tenants_apikey_change",
     "admin:tenants_usagerecord_change",
-    "admin:tenants_plan_history",
-    "admin:tenants_apikey_history",
     "admin:tenants_apikey_rotate",
     "admin:tenants_apikey_revoke",
     "admin:tenants_plan_delete",
@@ -130,6 +136,7 @@ def test_a_tenants_short_name_stays(admin_client: Client, rows: Any) -> None:
 
 def test_models_of_a_plan_are_written_one_a_line(admin_client: Client, db: None) -> None:
     data = {"name": "silver", "weight": "1", "best_class": "p1", "allowed_models": " m1 \n\nm2\nm1\n"}
+    data |= {"cache_sharing": "private", "retention_hours": "0"}
 
     admin_client.post(reverse("admin:tenants_plan_add"), data)
 
@@ -148,6 +155,7 @@ def test_deleting_many_is_seen_by_the_gateways(admin_client: Client, rows: Any) 
     from tenants.snapshot import load_snapshot
 
     UsageRecord.objects.all().delete()
+    UsageRollup.objects.all().delete()
     before = load_snapshot()
 
     admin_client.post(

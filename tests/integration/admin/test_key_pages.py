@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from auditlog.models import LogEntry as AuditEntry
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
 from django.test import Client
@@ -15,11 +16,13 @@ from tenants.keys import key_digest
 from tenants.models import ApiKey
 from tenants.snapshot import KeyRefused, load_snapshot
 
+SCOPES = ["inference", "usage"]
 KEY = re.compile(r"sk-sluice-\w{8}-\w{40}")
 
 
 def make(client: Client, rows: Any) -> str:
-    answer = client.post(reverse("admin:tenants_apikey_add"), {"tenant": rows.tenant.pk, "name": "new"})
+    asked = {"tenant": rows.tenant.pk, "name": "new", "scopes": SCOPES}
+    answer = client.post(reverse("admin:tenants_apikey_add"), asked)
     assert answer.status_code == 200
     assert "no-store" in answer["Cache-Control"]
     (shown,) = set(KEY.findall(answer.text))
@@ -27,7 +30,7 @@ def make(client: Client, rows: Any) -> str:
 
 
 def everything_stored() -> str:
-    entries = [str(entry.__dict__) for entry in LogEntry.objects.all()]
+    entries = [str(entry.__dict__) for log in (LogEntry, AuditEntry) for entry in log.objects.all()]
     sessions = [str(session.get_decoded()) for session in Session.objects.all()]
     keys = [str(key) for key in ApiKey.objects.values()]
     return "\n".join(entries + sessions + keys)
@@ -44,7 +47,9 @@ def test_a_new_key_is_shown_once_and_stored_nowhere(admin_client: Client, rows: 
     key = ApiKey.objects.get(digest=key_digest(shown).hex())
 
     for page in ("change", "history", "rotate", "revoke"):
-        assert not KEY.search(admin_client.get(reverse(f"admin:tenants_apikey_{page}", args=[key.pk])).text)
+        answer = admin_client.get(reverse(f"admin:tenants_apikey_{page}", args=[key.pk]), follow=True)
+        assert answer.status_code == 200
+        assert not KEY.search(answer.text)
     for page in ("admin:tenants_apikey_changelist", "admin:index"):
         assert not KEY.search(admin_client.get(reverse(page)).text)
     assert shown.rsplit("-", 1)[1] not in everything_stored()
@@ -56,15 +61,15 @@ def test_history_names_no_digest(admin_client: Client, rows: Any) -> None:
     admin_client.post(reverse("admin:tenants_apikey_rotate", args=[key.pk]), {"grace_s": 3600})
     digests = ApiKey.objects.values_list("digest", flat=True)
 
-    history = admin_client.get(reverse("admin:tenants_apikey_history", args=[key.pk])).text
-    entries = "\n".join(str(entry.__dict__) for entry in LogEntry.objects.all())
+    history = admin_client.get(reverse("admin:tenants_apikey_history", args=[key.pk]), follow=True).text
+    entries = "\n".join(str(entry.__dict__) for log in (LogEntry, AuditEntry) for entry in log.objects.all())
     assert not any(digest in history or digest in entries for digest in digests)
 
 
 def test_editing_a_key_leaves_it_as_it_is(admin_client: Client, rows: Any) -> None:
     change = reverse("admin:tenants_apikey_change", args=[rows.key.pk])
 
-    assert admin_client.post(change, {"name": "renamed"}).status_code == 302
+    assert admin_client.post(change, {"name": "renamed", "scopes": SCOPES}).status_code == 302
 
     key = ApiKey.objects.get()
     assert (key.name, key.digest) == ("renamed", rows.key.digest)

@@ -1,0 +1,121 @@
+"""The pages of the audit log: to read and to search, never to change."""
+
+from typing import Any
+
+from auditlog.models import LogEntry
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter, RelatedDropdownFilter
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+
+from tenants.admin.read_only import ReadOnlyAdmin
+from tenants.admin.time_range import TimeRangeFilter
+
+_NAMES = {
+    LogEntry.Action.CREATE: ("create", _("made")),
+    LogEntry.Action.UPDATE: ("update", _("changed")),
+    LogEntry.Action.DELETE: ("delete", _("deleted")),
+    LogEntry.Action.ACCESS: ("access", _("looked at")),
+}
+_COLOURS = {"create": "success", "update": "info", "delete": "danger", "access": "info"}
+_FIELDS_NAMED = 4
+
+admin.site.unregister(LogEntry)
+
+
+@admin.register(LogEntry)
+class LogEntryAdmin(ReadOnlyAdmin):
+    """Who changed which row, when, from where, by page, token or command line."""
+
+    list_display = ("timestamp", "by", "what", "row", "fields_line", "remote_addr")
+    list_filter = (
+        ("action", ChoicesDropdownFilter),
+        ("content_type", RelatedDropdownFilter),
+        ("object_pk", FieldTextFilter),
+        ("timestamp", TimeRangeFilter),
+    )
+    list_filter_submit = True
+    list_select_related = ("content_type", "actor")
+    search_fields = ("object_repr", "actor__username", "remote_addr")
+    search_help_text = _("Part of the row's name, of the operator's name or of the address.")
+    sortable_by = ()
+    ordering = ("-timestamp", "-id")
+    paginator = InfinitePaginator
+    fields = ("timestamp", "by", "what", "kind", "row", "remote_addr", "changes_table")
+    readonly_fields = fields
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Read along whom and what it is about."""
+        return super().get_queryset(request).select_related("content_type", "actor")
+
+    @display(description=_("who"))
+    def by(self, entry: LogEntry) -> str:
+        """The operator, and with which token; the name is kept when the operator is gone."""
+        told = entry.additional_data or {}
+        name = str(told.get("by") or entry.actor or gettext("nobody"))
+        token = told.get("token")
+        return gettext("%(name)s by the token “%(token)s”") % {"name": name, "token": token} if token else name
+
+    @display(description=_("action"), label=_COLOURS)
+    def what(self, entry: LogEntry) -> tuple[str, str]:
+        """Made, changed or deleted."""
+        key, name = _NAMES[entry.action]
+        return key, str(name)
+
+    @display(description=_("kind"))
+    def kind(self, entry: LogEntry) -> str:
+        """What kind of row."""
+        return str(capfirst(str(entry.content_type)))
+
+    @display(description=_("row"))
+    def row(self, entry: LogEntry) -> str | SafeString:
+        """The row, leading to its page while there is one."""
+        name = f"{entry.content_type.name}: {entry.object_repr}"
+        if entry.action == LogEntry.Action.DELETE:
+            return name
+        try:
+            kind = f"{entry.content_type.app_label}_{entry.content_type.model}"
+            url = reverse(f"admin:{kind}_change", args=[entry.object_pk])
+        except NoReverseMatch:
+            return name
+        return format_html('<a class="sluice-link" href="{}">{}</a>', url, name)
+
+    @display(description=_("what changed"))
+    def fields_line(self, entry: LogEntry) -> str:
+        """The names of the fields."""
+        names = [name for name, *_values in _changes(entry)]
+        more = len(names) - _FIELDS_NAMED
+        shown = ", ".join(names[:_FIELDS_NAMED])
+        return gettext("%(fields)s and %(count)d more") % {"fields": shown, "count": more} if more > 0 else shown
+
+    @display(description=_("what changed"))
+    def changes_table(self, entry: LogEntry) -> SafeString:
+        """Each field with its value before and after."""
+        head = (gettext("Field"), gettext("Before"), gettext("After"))
+        rows = format_html_join("", "<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>", _changes(entry))
+        return format_html(
+            '<table class="sluice-table"><thead><tr><th scope="col">{}</th><th scope="col">{}</th>'
+            '<th scope="col">{}</th></tr></thead><tbody>{}</tbody></table>',
+            *head,
+            rows,
+        )
+
+
+def _changes(entry: LogEntry) -> list[tuple[str, str, str]]:
+    return [_change(str(name), told) for name, told in (entry.changes_display_dict or {}).items()]
+
+
+def _change(name: str, told: Any) -> tuple[str, str, str]:
+    if isinstance(told, dict):  # a relation: what was added or removed
+        objects = ", ".join(str(one) for one in told.get("objects", ()))
+        removed = told.get("operation") == "delete"
+        return (name, objects, "–") if removed else (name, "–", objects)
+    before, after = (("–" if value in (None, "None", "") else str(value)) for value in told)
+    return name, before, after
