@@ -5,7 +5,18 @@ import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
-from bench import affinity, batching, engine, equal_prefixes, fair_share, gateway_cost, overload, padding, slices
+from bench import (
+    affinity,
+    batching,
+    engine,
+    equal_prefixes,
+    fair_share,
+    gateway_cost,
+    overload,
+    padding,
+    slices,
+    token_count,
+)
 
 BENCHMARKS = {
     "equal_prefixes": equal_prefixes.main,
@@ -17,6 +28,7 @@ BENCHMARKS = {
     "fair_share": fair_share.main,
     "affinity": affinity.main,
     "slices": slices.main,
+    "token_count": token_count.main,
 }
 
 
