@@ -108,8 +108,12 @@ class Stack:
 
     def usage_rows(self, columns: str = "request_id, outcome, status, prompt_tokens, completion_tokens") -> list[Any]:
         """Rows of the usage table, as tuples."""
+        return self.query(f"SELECT {columns} FROM tenants_usagerecord")
+
+    def query(self, statement: str) -> list[Any]:
+        """What the database answers, as tuples; it is only read."""
         with sqlite3.connect(f"file:{self.data_dir / 'sluice.sqlite3'}?mode=ro", uri=True, timeout=10) as database:
-            return database.execute(f"SELECT {columns} FROM tenants_usagerecord").fetchall()
+            return database.execute(statement).fetchall()
 
     def add_tenants(self, plans: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Make one tenant for each name, on a plan of its own with these fields; return their keys.

@@ -1,0 +1,206 @@
+"""The soak: mixed load, and every few seconds a process killed with SIGKILL; afterwards all books must agree.
+
+Two gateways, two workers on the simulated engine, settlement and a Valkey with persistence, started as ``make up`` does
+it. Six tenants, with and without limits, send streams and whole answers, leave in the middle, repeat with idempotency
+keys, and send what is wrong. In turns a gateway, a worker, the store and settlement are killed, each kind as often as
+the others.
+
+When all has come to rest, the clients' own book, the usage rows, the store's counters and the engines' journals are
+held against each other (``soak_check``). A difference is a failure; the exit status says so.
+
+``make bench ARGS="soak [--minutes 20] [--rate 18] [--kill-every 15]"``
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.report import RESULTS, machine, table
+from bench.soak_check import Books, Check, Plans, Row, read_rows
+from bench.soak_load import MODEL, Attempt, Clients
+from tests import stack
+from tests.stack import ROOT, Stack, wait_until
+
+SEED = 11
+TENANTS = 6
+REST_S, START_S = 120.0, 60.0
+PARTS = {
+    "gateway": "gateway_admin.serve",
+    "worker": "celeryd: worker-",
+    "store": "valkey-server",
+    "settlement": "workers.settlement",
+}
+_ADD_PRICE = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_admin.settings"
+import django
+django.setup()
+from tenants.models import Price
+price = {"input_per_million": "1.5", "cached_input_per_million": "0.375", "output_per_million": "6.125"}
+Price.objects.create(model=sys.argv[1], **price)
+Price.objects.create(model=sys.argv[1], qos_class="p2", **{name: "1.001" for name in price})
+"""
+
+
+def plans_for(requests: float) -> Plans:
+    """One plan a tenant; each tenant will ask about so many requests, which for two of them is too much."""
+    third = max(1, round(requests / 3))
+    return {
+        "soak-open": {},
+        "soak-kept": {"retention_hours": 1},
+        "soak-urgent": {"best_class": "p0", "cost_per_month": "1000000"},
+        "soak-patient": {"best_class": "p2"},
+        "soak-narrow": {"requests_per_minute": 100, "tokens_per_minute": 15_000, "max_concurrent": 4},
+        "soak-capped": {"requests_per_day": third, "tokens_per_month": third * 100},
+    }
+
+
+@dataclass(slots=True)
+class Soaked:
+    """What a soak left."""
+
+    attempts: list[Attempt]
+    kills: Counter[str]
+    rows: list[Row] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def differences(self) -> list[str]:
+        """Of all checks."""
+        return [f"{check.identity}: {one}" for check in self.checks for one in check.differences]
+
+
+def soak(running: Stack, seconds: float, rate: float, kill_every_s: float, seed: int = SEED) -> Soaked:
+    """Load, kill, wait for rest, compare."""
+    run_manage(running, "-c", _ADD_PRICE, MODEL)
+    plans = plans_for(seconds * rate / TENANTS)
+    keys = running.add_tenants(plans)  # its gateways know the prices by then too
+    clients = Clients(running.base_url, keys, seed)
+    kills = asyncio.run(_load_and_kill(running, clients, seconds, rate, kill_every_s, seed))
+    found = Soaked(clients.book.attempts, kills)
+    wait_until(lambda: _is_at_rest(running), REST_S, "requests were never settled")
+    found.rows = read_rows(running, keys)
+    found.checks = Books(running, found.attempts, found.rows, plans).checks()
+    return found
+
+
+def run_manage(running: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python with the instance's settings, in the repository."""
+    environ = {**os.environ, "SLUICE_DATA_DIR": str(running.data_dir)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environ, check=True, capture_output=True, text=True
+    )
+
+
+async def _load_and_kill(
+    running: Stack, clients: Clients, seconds: float, rate: float, kill_every_s: float, seed: int
+) -> Counter[str]:
+    killing = asyncio.create_task(_kill_for_ever(running, kill_every_s, random.Random(seed)))
+    try:
+        await clients.run(seconds, rate)
+    finally:
+        killing.cancel()
+        kills = (await asyncio.gather(killing, return_exceptions=True))[0]
+    if isinstance(kills, BaseException):
+        raise kills
+    return kills
+
+
+async def _kill_for_ever(running: Stack, every_s: float, chance: random.Random) -> Counter[str]:
+    """Kill a process of each kind in turns, the turns in random order; until cancelled."""
+    kills: Counter[str] = Counter()
+    bag: list[str] = []
+    try:
+        while True:
+            await asyncio.sleep(every_s)
+            if not bag:
+                bag = chance.sample(sorted(PARTS), len(PARTS))
+            kind = bag.pop()
+            victim = chance.choice(await _found(running, kind))
+            victim.kill()
+            kills[kind] += 1
+    except asyncio.CancelledError:
+        return kills
+
+
+async def _found(running: Stack, kind: str) -> list[psutil.Process]:
+    """Processes of a kind, once there is one: the last may still be starting."""
+    found: list[psutil.Process] = await asyncio.to_thread(
+        wait_until, lambda: running.children(PARTS[kind]), START_S, f"no {kind} came back"
+    )
+    return found
+
+
+def _is_at_rest(running: Stack) -> bool:
+    return running.leftovers() == {} and running.store().xlen("sl:settle") == 0
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def outcome_of(attempt: Attempt) -> str:
+    """What came of an attempt, as its client sees it."""
+    if attempt.is_complete:
+        return "answer given again" if attempt.original_id else "answered"
+    if attempt.error:
+        return f"{attempt.status} {attempt.error.get('reason') or attempt.error.get('code')}"
+    if attempt.status == 200 and attempt.ended == "whole":
+        return "ended with an error event"
+    return {"left": "left by the client", "broken": "broke off", "unanswered": "broke off unanswered"}[attempt.ended]
+
+
+def report(found: Soaked, command: str, seconds: float) -> None:
+    """Write results/soak.md and results/soak.json."""
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    outcomes = Counter(outcome_of(attempt) for attempt in found.attempts)
+    rows = Counter(row.outcome for row in found.rows)
+    amounts = ("prompt", "cached", "completion", "cost_nano")
+    tables: dict[str, Sequence[Mapping[str, Any]]] = {
+        "What must hold": [
+            {"identity": one.identity, "held against": one.looked_at, "differences": len(one.differences)}
+            for one in found.checks
+        ],
+        "Killed": [{"process": kind, "times": number} for kind, number in sorted(found.kills.items())],
+        "What clients got": [{"outcome": name, "attempts": number} for name, number in outcomes.most_common()],
+        "Usage rows": [{"outcome": name, "rows": number} for name, number in rows.most_common()],
+        "Sums": [{"of": name, "sum": sum(getattr(row, name) for row in found.rows)} for name in amounts],
+    }
+    facts = {"command": command, "at": at, "machine": machine(), "seconds": seconds, "engine": "simulator"}
+    text = f"`{command}`, {at}, {machine()}\n\nThe engines are simulators. {len(found.attempts)} requests in "
+    text += f"{seconds:g} s, {found.kills.total()} kills, {len(found.rows)} usage rows, "
+    text += f"{len(found.differences)} differences.\n"
+    text += "".join(f"\n## {name}\n\n{table(lines)}\n" for name, lines in tables.items() if lines)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "soak.md").write_text(text)
+    result = {**facts, **tables, "differences": found.differences}
+    (RESULTS / "soak.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(text, *found.differences[:50], sep="\n")
+
+
+def main(arguments: list[str]) -> None:
+    """Soak and write the results; exits with 1 if any book differs from another."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--rate", type=float, default=18, help="requests a second")
+    parser.add_argument("--kill-every", type=float, default=15, help="seconds between two kills")
+    options = parser.parse_args(arguments)
+    sizes = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower", "--gateways", "2", "--workers", "2")
+    with tempfile.TemporaryDirectory() as directory, stack.start(Path(directory) / "data", *sizes) as running:
+        found = soak(running, options.minutes * 60, options.rate, options.kill_every)
+    command = f"soak --minutes {options.minutes:g} --rate {options.rate:g} --kill-every {options.kill_every:g}"
+    report(found, f'make bench ARGS="{command}"', options.minutes * 60)
+    if found.differences:
+        sys.exit(1)
