@@ -11,24 +11,22 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from django.db import connections
 
 from domain import price
-from domain.limits import Level, Limit
+from domain.limits import Limit
 from domain.price import PriceRow
 from domain.qos import QosClass
 from tenants.keys import key_digest
-from tenants.models import LIMIT_FIELDS, ApiKey, Plan, Price, Tenant
-from tenants.models.limits import limits_of
 from tenants.revision import SnapshotRevision
 from tenants.salt import shared_cache_salt
+from tenants.snapshot_reading import read_keys, read_plans, read_prices, read_tenants
+from tenants.snapshot_rows import KeyRow, PackedTable, PlanRow, TenantRow, TermsPool
+
+__all__ = ["EMPTY", "KeyRefused", "KeyRow", "PlanRow", "Principal", "Snapshot", "SnapshotKeeper", "TenantRow"]
 
 log = logging.getLogger(__name__)
-
-_CHUNK = 5_000
-"""Rows fetched at once while loading."""
 
 
 class KeyRefused(Exception):
@@ -68,40 +66,6 @@ class Principal:
     scopes: frozenset[str]
     allowed_addresses: tuple[str, ...]
     retention_hours: int
-
-
-class PlanRow(NamedTuple):
-    """A plan as read; names and units as in :class:`~tenants.models.Plan`."""
-
-    name: str
-    best_class: QosClass
-    weight: float
-    limits: tuple[Limit, ...]
-    allowed_models: frozenset[str] | None
-    shares_cache: bool
-    retention_hours: int
-
-
-class TenantRow(NamedTuple):
-    """A tenant as read."""
-
-    slug: str
-    plan_id: int
-    active: bool
-    cache_salt: str
-
-
-class KeyRow(NamedTuple):
-    """A key as read."""
-
-    key_id: int
-    tenant_id: int
-    prefix: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    scopes: frozenset[str]
-    allowed_addresses: tuple[str, ...]
-    limits: tuple[Limit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,71 +138,44 @@ def load_snapshot(last: Snapshot = EMPTY) -> Snapshot:
     number, reload_all_at = found or (0, 0)
     if number == last.revision:
         return last
-    base = last if reload_all_at <= last.revision <= number else EMPTY
-    return Snapshot(
+    if isinstance(last, _Loaded) and reload_all_at <= last.revision <= number:
+        return _follow(last, number)
+    pool = TermsPool()
+    return _Loaded(
         number,
-        {**base.plans, **_read_plans(base.revision)},
-        {**base.tenants, **_read_tenants(base.revision)},
-        {**base.keys, **_read_keys(base.revision)},
-        _read_prices(base),
+        read_plans(-1),
+        PackedTable(read_tenants(-1), TenantRow.unpack),
+        PackedTable(read_keys(-1, pool), pool.unpack),
+        _add_prices({}, -1),
+        pool,
     )
 
 
-def _read_plans(since: int) -> dict[int, PlanRow]:
-    rows = Plan.objects.filter(revision__gt=since).order_by()
-    names = ("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours")
-    return {
-        plan_id: PlanRow(
-            name,
-            QosClass(best),
-            weight,
-            limits_of(Level.TENANT, caps),
-            frozenset(models) or None,
-            sharing == "shared",
-            retention_hours,
-        )
-        for plan_id, name, best, weight, models, sharing, retention_hours, *caps in rows.values_list(
-            *names, *LIMIT_FIELDS
-        )
-    }
+@dataclass(frozen=True, slots=True)
+class _Loaded(Snapshot):
+    """One that the next can be made from by reading what changed."""
+
+    tenants: PackedTable[int, TenantRow]
+    keys: PackedTable[bytes, KeyRow]
+    pool: TermsPool
 
 
-def _read_tenants(since: int) -> dict[int, TenantRow]:
-    rows = (
-        Tenant.objects.filter(revision__gt=since)
-        .order_by()
-        .values_list("id", "slug", "plan_id", "active", "cache_salt")
+def _follow(last: _Loaded, number: int) -> _Loaded:
+    since = last.revision
+    return _Loaded(
+        number,
+        {**last.plans, **read_plans(since)},
+        last.tenants.with_changes(read_tenants(since)),
+        last.keys.with_changes(read_keys(since, last.pool)),
+        _add_prices(last.prices, since),
+        last.pool,
     )
-    return {row[0]: TenantRow(*row[1:]) for row in rows.iterator(_CHUNK)}
 
 
-def _read_keys(since: int) -> dict[bytes, KeyRow]:
-    rows = ApiKey.objects.filter(revision__gt=since).order_by()
-    names = ("digest", "id", "tenant_id", "prefix", "expires_at", "revoked_at", "scopes", "allowed_addresses")
-    return {
-        bytes.fromhex(digest): KeyRow(
-            key_id,
-            tenant_id,
-            prefix,
-            expires_at,
-            revoked_at,
-            frozenset(scopes),
-            tuple(addresses),
-            limits_of(Level.KEY, caps),
-        )
-        for digest, key_id, tenant_id, prefix, expires_at, revoked_at, scopes, addresses, *caps in rows.values_list(
-            *names, *LIMIT_FIELDS
-        ).iterator(_CHUNK)
-    }
-
-
-def _read_prices(base: Snapshot) -> dict[str, dict[int, PriceRow]]:
-    prices = {model: dict(rows) for model, rows in base.prices.items()}
-    for one in Price.objects.filter(revision__gt=base.revision).order_by():
-        # A price of a million tokens in thousandths is one of a token in billionths.
-        nano = [int(p * 1000) for p in (one.input_per_million, one.cached_input_per_million, one.output_per_million)]
-        row = PriceRow(one.pk, one.model_version, one.qos_class, one.valid_from, *nano)
-        prices.setdefault(one.model, {})[one.pk] = row
+def _add_prices(known: Mapping[str, Mapping[int, PriceRow]], since: int) -> Mapping[str, Mapping[int, PriceRow]]:
+    prices = {model: dict(rows) for model, rows in known.items()}
+    for model, row in read_prices(since):
+        prices.setdefault(model, {})[row.price_id] = row
     return prices
 
 
