@@ -58,13 +58,13 @@ def read_keys(since: int, pool: TermsPool) -> dict[bytes, bytes]:
         scopes_json=Cast("scopes", TextField()), addresses_json=Cast("allowed_addresses", TextField())
     )
     names = ("digest", "id", "tenant_id", "prefix", "expires_at", "revoked_at", "scopes_json", "addresses_json")
-    for digest, key_id, tenant_id, prefix, expires_at, revoked_at, *texts in _rows(rows, *names):
+    for digest, key_id, tenant_id, prefix, expires_at, revoked_at, scopes, addresses in _rows(rows, *names):
         if own := limits.get(key_id):
-            number = pool.number(_terms(*texts, own))
+            number = pool.number(_terms(scopes, addresses, own))
         else:
-            number = numbers.get((*texts,), -1)
+            number = numbers.get((scopes, addresses), -1)
             if number < 0:
-                number = numbers[*texts,] = pool.number(_terms(*texts, ()))
+                number = numbers[scopes, addresses] = pool.number(_terms(scopes, addresses, ()))
         found[bytes.fromhex(digest)] = pack_key(key_id, tenant_id, prefix, expires_at, revoked_at, number)
     return found
 
