@@ -12,6 +12,14 @@ from workers.tokenization.counter import Count, Counter
 Request = ChatRequest | CompletionsRequest | EmbeddingsRequest
 
 
+def count_parts(request: Request) -> int:
+    """Messages and tools of a chat, or prompts: each costs some time, however short it is."""
+    if isinstance(request, ChatRequest):
+        return len(request.messages) + len(request.tools or ())
+    given = request.prompt if isinstance(request, CompletionsRequest) else request.input
+    return 1 if isinstance(given, str) or isinstance(given[0], int) else len(given)
+
+
 def begin(counter: Counter, request: Request, salt: bytes) -> list[Count]:
     """One count for each prompt of the request, as far as it is known without encoding.
 

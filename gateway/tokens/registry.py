@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.schema import Ask, CompletionsRequest
 from gateway.tokens.estimate import estimate
-from gateway.tokens.reading import begin
+from gateway.tokens.reading import begin, count_parts
 from tracing import logs, metrics
 from workers.state import WorkerState
 from workers.tokenization.counter import Count, Counter, make_counter
@@ -22,7 +23,8 @@ from workers.tokenization.template import CannotRender
 log = logs.get(__name__)
 
 BEGIN_INLINE_BYTES = 64 * 1024
-"""Larger prompts are not even looked at on the event loop."""
+BEGIN_INLINE_PARTS = 64
+"""Prompts with more bytes, or of more messages, are not even looked at on the event loop."""
 
 ENCODE_INLINE_CHARACTERS = 1024
 """More than so much new text is encoded on a thread: at half a microsecond a byte it costs more than the way there."""
@@ -79,7 +81,7 @@ class TokenCounts:
 
     async def _learn(self, redis: Redis, model: str, digest: str) -> None:
         try:
-            packed = await redis.get(KEY + digest)
+            packed = cast("bytes | None", await redis.get(KEY + digest))
             if packed is None:
                 return
             begun = time.monotonic()
@@ -99,7 +101,7 @@ class TokenCounts:
         assert request is not None, "a request is counted once"
         loop = asyncio.get_running_loop()
         try:
-            if ask.prompt_bytes <= BEGIN_INLINE_BYTES:
+            if ask.prompt_bytes <= BEGIN_INLINE_BYTES and count_parts(request) <= BEGIN_INLINE_PARTS:
                 counts = begin(counter, request, salt)
             else:
                 counts = await loop.run_in_executor(self._pool, begin, counter, request, salt)

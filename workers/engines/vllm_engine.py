@@ -292,9 +292,10 @@ class VllmEngine:
         """How prompts become tokens here, tried on chats of every kind; None where that cannot be told as data."""
         tokenizer, config = self._alive().renderer.get_tokenizer(), self._alive().model_config
         try:
-            templates = [resolve_chat_template(tokenizer, None, tools, model_config=config) for tools in (None, [{}])]
+            template = resolve_chat_template(tokenizer, None, None, model_config=config)
+            with_tools = resolve_chat_template(tokenizer, None, [{}], model_config=config)
             content_format = resolve_chat_template_content_format(None, None, "auto", tokenizer, model_config=config)
-            rule = read_rule(tokenizer, templates[0] or "", templates[1] or "", content_format)
+            rule = read_rule(tokenizer, template or "", with_tools or "", content_format)
             return await checked(rule, self._count_chat) if rule else None
         except Exception:
             logger.exception("prompts of this model are estimated, not counted, before they are admitted")

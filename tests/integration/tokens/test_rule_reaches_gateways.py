@@ -94,6 +94,8 @@ async def learnt(counts: TokenCounts, redis: Redis, rule: Tokenization | None = 
         (embedding([7, 8, 9]), 3),
         (embedding([[7], [8, 9]]), 3),
         (chat("many words " * 3000), 6002),
+        (chat("first", messages=[{"role": "user", "content": "word"}] * 500), 1001),
+        (embedding(["one two"] * 100), 200),
     ],
 )
 async def test_prompts_of_every_form_are_counted(redis: Redis, counts: TokenCounts, ask: Ask, tokens: int) -> None:
