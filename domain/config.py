@@ -46,6 +46,8 @@ class Config:
         kv_cache_gib: GiB of KV cache on a CPU.
         sim_profile: the simulator's step-time profile.
         sim_seed: the simulator's seed.
+        sim_journal: file to which the simulator adds a line for each request that it ends, with its own counts;
+            empty for none.
         gateway_id: name of this gateway process, unique among the live ones; set by the supervisor.
         worker_id: name of this worker process, likewise.
         worker_classes: classes that this worker serves, comma separated; "p0" alone makes it a dedicated one (W3).
@@ -80,6 +82,7 @@ class Config:
         default_max_tokens: output tokens reserved when the request does not say.
         idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
+        reconcile_interval_s: seconds between two comparisons of usage rows with what was counted elsewhere; 0 for none.
         otlp_endpoint: where spans go, OTLP over HTTP such as ``http://127.0.0.1:4318``; empty for nowhere.
         log_level: of the JSON log.
     """
@@ -108,6 +111,7 @@ class Config:
     kv_cache_gib: float = 1.0
     sim_profile: str = "cpu-2core-smollm2"
     sim_seed: int = 0
+    sim_journal: str = ""
     gateway_id: str = ""
     worker_id: str = ""
     worker_classes: tuple[str, ...] = ("p0", "p1", "p2")
@@ -142,6 +146,7 @@ class Config:
     default_max_tokens: int = 512
     idempotency_ttl_s: int = 86_400
     snapshot_poll_ms: int = 300
+    reconcile_interval_s: float = 300.0
     otlp_endpoint: str = ""
     log_level: str = "info"
 
@@ -208,6 +213,7 @@ _AT_LEAST: dict[str, float] = {
     "default_max_tokens": 1,
     "idempotency_ttl_s": 1,
     "snapshot_poll_ms": 20,
+    "reconcile_interval_s": 0,
 }
 
 

@@ -76,6 +76,9 @@ set_aside = Counter("sluice_settlements_set_aside_total", "Settlements that no r
 cost = Counter(
     "sluice_cost_total", "Cost of settled requests, in the currency of the price list.", ["model", "qos_class"]
 )
+differences = Gauge(
+    "sluice_reconcile_differences", "Figures that differed at the latest reconciliation: repaired, open.", ["state"]
+)
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
 
 

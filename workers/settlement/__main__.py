@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from typing import Any
 
 import django
 from redis import Redis
@@ -17,14 +18,24 @@ def main() -> int:
     django.setup()
     from django.conf import settings
 
-    from workers.settlement.ledger import Ledger  # needs the models, which need the line above
+    from workers.settlement.keeper import Keeper  # both need the models, which need the line above
+    from workers.settlement.ledger import Ledger
 
     config: Config = settings.SLUICE
     logs.configure(config.log_level, "settlement")
     metrics.serve(config.metrics_port)
     ledger = Ledger(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2))
-    signal.signal(signal.SIGTERM, ledger.stop)
-    signal.signal(signal.SIGINT, ledger.stop)
+    keeper = Keeper(
+        Redis.from_url(config.ready_url, socket_timeout=10, socket_connect_timeout=2), config.reconcile_interval_s
+    )
+
+    def stop(*_: Any) -> None:
+        keeper.stop()
+        ledger.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    keeper.start()
     ledger.run()
     return 0
 
