@@ -1,33 +1,31 @@
-"""Admission: one script checks and reserves the quota and puts the item in; the answer's headers say what is left."""
+"""Admission: one script checks all limits, sets aside what the item may use, and puts it in."""
 
+import asyncio
 import math
+import time
+from datetime import UTC, datetime
 
+from django.db import DatabaseError, InterfaceError
 from redis.exceptions import RedisError
 
 from domain import prefix
 from domain.config import Config
-from domain.limits import Level
 from domain.qos import QosClass, choose_class
 from domain.queue_limits import queue_limits
-from gateway.errors import ApiError, Refusal, refuse
+from gateway.errors import Refusal, refuse
+from gateway.over_limit import closed, over_limit
 from gateway.runtime import Runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.colour import Colour
-from workers.ready.item import Admitted, NewItem, Refused
+from workers.ready.item import NewItem
+from workers.ready.verdict import Admitted, Closed, OverLimit, Repeated, Unknown
 
 # No vocabulary holds longer words in any number: a prompt has at least so many tokens.
 MAX_BYTES_PER_TOKEN = 64
 
-_REASONS = {
-    "concurrency": Refusal.CONCURRENCY,
-    "requests": Refusal.REQUESTS_PER_MINUTE,
-    "tokens": Refusal.TOKENS_PER_MINUTE,
-    "request_too_large": Refusal.TOKENS_PER_MINUTE,
-    "queue_full": Refusal.QUEUE_FULL,
-    "queue_bytes": Refusal.QUEUE_FULL,
-    "draining": Refusal.QUEUE_DRAINING,
-}
+SEEDING_S = 3.0
+"""For so long a request waits until the store knows what was used before it began to count."""
 
 
 async def admit(
@@ -41,43 +39,40 @@ async def admit(
     _refuse_what_never_fits(runtime, ask)
     item = _item(runtime, principal, ask, body, colour)
     try:
-        verdict = await runtime.ready.admit(item)
-    except (RedisError, OSError) as error:
+        verdict = await _verdict(runtime, item)
+    except (RedisError, OSError, DatabaseError, InterfaceError) as error:
         raise refuse(Refusal.STORE_UNAVAILABLE) from error
-    if isinstance(verdict, Refused):
-        raise _refusal(verdict, item)
+    if isinstance(verdict, OverLimit):
+        raise over_limit(verdict, item)
+    if isinstance(verdict, Closed):
+        raise closed(verdict, item)
+    assert not isinstance(verdict, Repeated)
+    if verdict.unknown is not None:
+        runtime.background(asyncio.create_task(runtime.seeder.fill_later(item, verdict.unknown)))
     return item, verdict
 
 
-def limit_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes]]:
-    """OpenAI's ``x-ratelimit-*`` headers, for the limits that the plan sets."""
-    headers = []
-    for kind, limit, left, reset_ms in (
-        ("requests", item.requests_per_minute, admitted.requests_left, admitted.requests_reset_ms),
-        ("tokens", item.tokens_per_minute, admitted.tokens_left, admitted.tokens_reset_ms),
-    ):
-        if limit is not None and left is not None:
-            headers += [
-                (f"x-ratelimit-limit-{kind}".encode(), b"%d" % limit),
-                (f"x-ratelimit-remaining-{kind}".encode(), b"%d" % left),
-                (f"x-ratelimit-reset-{kind}".encode(), f"{reset_ms / 1000:g}s".encode()),
-            ]
-    return headers
+async def _verdict(runtime: Runtime, item: NewItem) -> Admitted | OverLimit | Closed | Repeated:
+    end = time.monotonic() + SEEDING_S
+    while isinstance(verdict := await runtime.ready.admit(item), Unknown):
+        async with asyncio.timeout(max(0.0, end - time.monotonic())):
+            await runtime.seeder.fill(item, verdict)
+    return verdict
 
 
 def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
     output = runtime.config.default_max_tokens if ask.max_tokens is None else ask.max_tokens
     config, qos_class = runtime.config, class_of(ask, principal)
     limits = queue_limits(config, qos_class)
-    caps = {limit.name: limit.cap for limit in principal.limits if limit.level is Level.TENANT}
+    prices = runtime.snapshot.current.prices_in_force(ask.model, qos_class, datetime.now(UTC))
     return NewItem(
         request_id=colour.request_id,
         tenant=principal.tenant,
         tenant_id=principal.tenant_id,
         key_id=principal.key_id,
-        requests_per_minute=caps.get("requests_per_minute"),
-        tokens_per_minute=caps.get("tokens_per_minute"),
-        max_concurrent=caps.get("max_concurrent"),
+        limits=principal.limits,
+        soft_limits=principal.soft_limits,
+        prices=prices,
         weight=principal.weight,
         model=ask.model,
         qos_class=qos_class,
@@ -136,37 +131,3 @@ def _prompt_at_least(ask: Ask) -> int:
 def class_of(ask: Ask, principal: Principal) -> QosClass:
     """The class of a request: what its ``service_tier`` asks for, never better than its plan allows."""
     return choose_class(ask.service_tier, principal.best_class)
-
-
-def _refusal(refused: Refused, item: NewItem) -> ApiError:
-    reason = _REASONS[refused.reason]
-    kind = {"requests": "requests", "tokens": "tokens", "request_too_large": "tokens"}.get(refused.reason)
-    headers = (
-        {
-            f"x-ratelimit-limit-{kind}": str(refused.limit),
-            f"x-ratelimit-remaining-{kind}": str(refused.left),
-            f"x-ratelimit-reset-{kind}": f"{refused.retry_ms / 1000:g}s",
-        }
-        if kind
-        else {}
-    )
-    if refused.reason == "request_too_large":
-        headers["x-should-retry"] = "false"
-    return refuse(reason, _sentence(refused, item), retry_after_ms=max(1, refused.retry_ms), headers=headers)
-
-
-def _sentence(refused: Refused, item: NewItem) -> str:
-    wait = f"Try again in {max(refused.retry_ms, 1) / 1000:.3g} s."
-    sentences = {
-        "concurrency": f"Your plan runs {refused.limit} requests at once and all run now. Wait for one to end.",
-        "requests": f"Your plan's limit of {refused.limit} requests per minute is used up. {wait}",
-        "tokens": f"Your plan's limit is {refused.limit} tokens per minute; {refused.left} are left and this request "
-        f"may take {item.reserve_tokens}. {wait}",
-        "request_too_large": f"This request may take {item.reserve_tokens} tokens; your plan allows {refused.limit} "
-        "per minute. Lower max_tokens or shorten the prompt.",
-        "queue_full": f"{refused.limit} requests of class {item.qos_class.value} are waiting already. {wait}",
-        "queue_bytes": f"The requests of class {item.qos_class.value} that wait already fill their "
-        f"{refused.limit // 2**20} MiB. {wait}",
-        "draining": f"An operator lets the queue of class {item.qos_class.value} run empty. {wait}",
-    }
-    return sentences[refused.reason]

@@ -10,15 +10,16 @@ from redis.exceptions import RedisError
 
 from domain.outcome import Outcome
 from domain.retry import delay_ms
-from gateway.admission import limit_headers
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.idempotency import Keeper
+from gateway.limit_headers import answer_headers
 from gateway.relay import End, Relay
 from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
 from gateway.tier import tier_member, with_tier
 from tracing import logs, metrics
-from workers.ready.item import Admitted, Ending, NewItem
+from workers.ready.item import Ending, NewItem
+from workers.ready.verdict import Admitted
 
 log = logs.get(__name__)
 
@@ -49,7 +50,7 @@ class Answer:
         self._include_usage = include_usage
         self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
-        self._headers = [(b"x-request-id", item.request_id.encode()), *limit_headers(item, admitted)]
+        self._headers = [(b"x-request-id", item.request_id.encode()), *answer_headers(item, admitted)]
         self._labels = (item.model, item.qos_class.value, metrics.tenant(item.tenant))
         keep_ms = item.note.keep_ms if item.note else 0
         self._keeper = Keeper(runtime.ready, item.request_id, keep_ms) if keep_ms else None

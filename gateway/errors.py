@@ -30,7 +30,14 @@ class Refusal(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     MODEL_NOT_ALLOWED = "model_not_allowed"
     REQUESTS_PER_MINUTE = "requests_per_minute"
+    INPUT_TOKENS_PER_MINUTE = "input_tokens_per_minute"
+    OUTPUT_TOKENS_PER_MINUTE = "output_tokens_per_minute"
     TOKENS_PER_MINUTE = "tokens_per_minute"
+    REQUESTS_PER_DAY = "requests_per_day"
+    INPUT_TOKENS_PER_DAY = "input_tokens_per_day"
+    OUTPUT_TOKENS_PER_DAY = "output_tokens_per_day"
+    TOKENS_PER_MONTH = "tokens_per_month"
+    COST_PER_MONTH = "cost_per_month"
     CONCURRENCY = "concurrency"
     QUEUE_FULL = "queue_full"
     QUEUE_DRAINING = "queue_draining"
@@ -70,6 +77,7 @@ class Entry:
 
 
 _INVALID, _LIMIT, _SERVER = "invalid_request_error", "rate_limit_error", "server_error"
+_QUOTA = "insufficient_quota"
 
 TABLE: dict[Refusal, Entry] = {
     Refusal.INVALID_BODY: Entry(400, _INVALID, None, "The body is not a valid request for this endpoint."),
@@ -108,12 +116,30 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.MODEL_NOT_ALLOWED: Entry(
         403, _INVALID, "model_not_allowed", "Your plan does not include this model. GET /v1/models lists those it does."
     ),
-    Refusal.REQUESTS_PER_MINUTE: Entry(
-        429, _LIMIT, "rate_limit_exceeded", "Your plan's requests per minute are used up. Come back later.", 1_000
-    ),
-    Refusal.TOKENS_PER_MINUTE: Entry(
-        429, _LIMIT, "rate_limit_exceeded", "Your plan's tokens per minute are used up. Come back later.", 1_000
-    ),
+    **{
+        Refusal(name): Entry(
+            429, _LIMIT, "rate_limit_exceeded", f"The limit of {what} is used up. Come back later.", 1_000
+        )
+        for name, what in {
+            "requests_per_minute": "requests per minute",
+            "input_tokens_per_minute": "prompt tokens per minute",
+            "output_tokens_per_minute": "answer tokens per minute",
+            "tokens_per_minute": "tokens per minute",
+            "requests_per_day": "requests per day",
+            "input_tokens_per_day": "prompt tokens per day",
+            "output_tokens_per_day": "answer tokens per day",
+        }.items()
+    },
+    **{
+        Refusal(name): Entry(
+            429,
+            _QUOTA,
+            _QUOTA,
+            f"The month's budget of {what} is used up. Wait for the next one or ask for more.",
+            1_000,
+        )
+        for name, what in {"tokens_per_month": "tokens", "cost_per_month": "cost"}.items()
+    },
     Refusal.CONCURRENCY: Entry(
         429, _LIMIT, "rate_limit_exceeded", "Too many of your requests run at once. Wait for one to finish.", 1_000
     ),

@@ -19,8 +19,9 @@ from gateway.errors import ApiError, Refusal, refuse
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing import logs, metrics
-from workers.ready.item import Note, Repeated
+from workers.ready.item import Note
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Repeated
 
 log = logs.get(__name__)
 

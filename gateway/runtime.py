@@ -19,6 +19,7 @@ from gateway.audit import Audit
 from gateway.database import Database
 from gateway.relay import Relay
 from gateway.ring import Ringer
+from gateway.seeding import Seeder
 from gateway.tickets import Tickets
 from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
@@ -64,6 +65,7 @@ class Runtime:
         self._redis = _connect(self.config, attempts=6)
         self._reader = _connect(self.config, attempts=0)
         self.ready = ReadySet(self._redis)
+        self.seeder = Seeder(self.ready)
         await self.snapshot.start()
         self.ringer.start()
         await self._beat_once()
@@ -82,6 +84,7 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.ringer.stop()
         self.tokens.stop()
+        self.seeder.stop()
         self.database.close()
         await self.snapshot.stop()
         try:

@@ -70,11 +70,14 @@ class Limited(models.Model):
 LIMIT_FIELDS = tuple(KINDS)
 """Names of the columns above, in the order in which limits are checked."""
 
+SOFT_FIELDS = ("tokens_per_month", "cost_per_month")
+"""Limits that have a soft bound too, in a plan's column of that name and ``_soft``."""
 
-def limits_of(level: Level, values: Sequence[object]) -> tuple[Limit, ...]:
-    """Make the limits of one row from its values of ``LIMIT_FIELDS``."""
+
+def limits_of(level: Level, values: Sequence[object], names: Sequence[str] = LIMIT_FIELDS) -> tuple[Limit, ...]:
+    """Make the limits of one row from the values of its columns, of which each is a limit of ``names``."""
     return tuple(
         Limit(level, name, int(value * NANO) if isinstance(value, Decimal) else int(str(value)))
-        for name, value in zip(LIMIT_FIELDS, values, strict=True)
+        for name, value in zip(names, values, strict=True)
         if value is not None
     )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from domain.limits import Limit
+from domain.price import PriceRow, most_nano
 from domain.qos import QosClass
 from domain.usage import Usage
 
@@ -32,8 +34,10 @@ class NewItem:
         request_id: the RequestID.
         tenant: slug; ``tenant_id`` and ``key_id`` are the database's.
         body: the client's JSON, unchanged.
-        prompt_tokens: estimated; ``output_tokens`` the most that all sequences together may make. Both are taken from
-            the tenant's minute until it is known what was really used.
+        limits: all that hold for it. What it may use of them is set aside until it is known what it really used.
+        soft_limits: from which on its tenant is warned; nothing is refused.
+        prices: that may apply to it, see :func:`domain.price.in_force`.
+        prompt_tokens: of its prompt; ``output_tokens`` the most that all sequences together may make.
         sequences: sequences that the engine runs for it (``n`` times prompts).
         prefix: names of its prompt's prefixes, see :mod:`domain.prefix`.
         queue_ms: it is refused when it has waited so long.
@@ -44,9 +48,9 @@ class NewItem:
     tenant: str
     tenant_id: int
     key_id: int
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    max_concurrent: int | None
+    limits: tuple[Limit, ...]
+    soft_limits: tuple[Limit, ...]
+    prices: tuple[PriceRow, ...]
     weight: float
     model: str
     qos_class: QosClass
@@ -66,9 +70,9 @@ class NewItem:
     note: Note | None = None
 
     @property
-    def reserve_tokens(self) -> int:
-        """What is taken from the tenant's minute."""
-        return self.prompt_tokens + self.output_tokens
+    def most_cost_nano(self) -> int:
+        """Billionths of the currency's unit that it may cost at most."""
+        return most_nano(self.prices, self.prompt_tokens, self.output_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,53 +189,6 @@ class Affinity:
     slack_tokens: int
     balance: int
     leave_ms: Mapping[QosClass, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The item waits in the ready set. Limits are None where the plan sets none.
-
-    Attributes:
-        ring: a ticket has to be published; ``has_room`` some engine can take it now, so if not, a ticket is under way.
-    """
-
-    ring: bool
-    has_room: bool
-    requests_left: int | None
-    requests_reset_ms: int
-    tokens_left: int | None
-    tokens_reset_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The item was not admitted.
-
-    Attributes:
-        reason: "concurrency", "requests", "tokens", "request_too_large", "draining", "queue_full" or "queue_bytes".
-        limit: the limit that was met; ``left`` what is left of it.
-        retry_ms: when it may pass; 0 if it never will.
-    """
-
-    reason: str
-    limit: int
-    left: int
-    retry_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """Not admitted: its idempotency key was used before.
-
-    Attributes:
-        what: "other_body", "running", "done" (``answer`` is the first one's) or "used" (its answer is not kept).
-        request_id: of the first request.
-        answer: as it was given to :meth:`~workers.ready.ready_set.ReadySet.keep_answer`; else empty.
-    """
-
-    what: str
-    request_id: str
-    answer: bytes
 
 
 @dataclass(frozen=True, slots=True)

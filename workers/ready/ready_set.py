@@ -1,7 +1,7 @@
 """The ready set over Redis: every step of an item's life is one atomic script."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
@@ -9,7 +9,9 @@ from redis.asyncio import Redis
 from domain.qos import POLICIES
 from domain.usage import Usage
 from workers.ready import scripts
-from workers.ready.item import Admitted, Affinity, Claim, Ending, NewItem, Refused, Room, decode_claimed
+from workers.ready.item import Affinity, Claim, Ending, NewItem, Room, decode_claimed
+from workers.ready.packing import pack_limits, pack_prices
+from workers.ready.verdict import Gap, Verdict, decode_verdict
 
 EMPTY = b""
 
@@ -36,16 +38,13 @@ def admit_arguments(item: NewItem) -> list[Any]:
     """The arguments of ``admit.lua`` for one item."""
     return [
         item.request_id,
-        _or_empty(item.requests_per_minute),
-        _or_empty(item.tokens_per_minute),
-        _or_empty(item.max_concurrent),
-        item.reserve_tokens,
         item.max_waiting,
         _or_empty(item.max_waiting_bytes),
         item.queue_ms,
         item.body,
         *item_fields(item),
         *("max_retries", POLICIES[item.qos_class].max_retries),
+        *("res_i", item.prompt_tokens, "res_o", item.output_tokens, "res_c", item.most_cost_nano),
     ]
 
 
@@ -57,6 +56,7 @@ def item_fields(item: NewItem) -> list[Any]:
         *("endpoint", item.endpoint, "stream", int(item.stream), "salt", item.cache_salt),
         *("prio", POLICIES[item.qos_class].engine_priority, "seqs", item.sequences, "trace", item.traceparent),
         *("weight", item.weight, "prompt", item.prompt_tokens, "out", item.output_tokens, "prefix", item.prefix),
+        *("limits", pack_limits(item.limits), "prices", pack_prices(item.prices)),
     ]
 
 
@@ -92,20 +92,22 @@ class ReadySet:
         for script in self._scripts.values():
             await self.redis.script_load(script.script)
 
-    async def admit(self, item: NewItem) -> Admitted | Refused:
-        """Reserve the tenant's quota and put the item in; a repeated call admits once."""
-        reply = await self._run("admit", *admit_arguments(item))
-        if reply[0] == b"no":
-            return Refused(reply[1].decode(), int(reply[2]), int(reply[3]), int(reply[4]))
-        ring, requests_left, requests_ms, tokens_left, tokens_ms = (int(part) for part in reply[1:6])
-        return Admitted(
-            ring == 1,
-            ring > 0,
-            requests_left if requests_left >= 0 else None,
-            requests_ms,
-            tokens_left if tokens_left >= 0 else None,
-            tokens_ms,
-        )
+    async def admit(self, item: NewItem) -> Verdict:
+        """Set aside what the item may use of its limits and put it in; a repeated call admits once."""
+        return decode_verdict(await self._run("admit", *admit_arguments(item)), item.limits)
+
+    async def seed(self, owner_id: int, gap: Gap, used: Sequence[int]) -> bool:
+        """Fill a gap with what the database knows.
+
+        Args:
+            owner_id: the database id of the tenant or key.
+            gap: what the store does not know; a gap that is filled already stays as it is.
+            used: requests, prompt tokens, answer tokens, cost in billionths, tokens of adjustments by hand.
+
+        Returns:
+            False if the store began anew meanwhile, so that the database has to be asked again.
+        """
+        return bool(await self._run("seed", gap.level.value, owner_id, gap.period, gap.since_ms, *used))
 
     async def claim(
         self, worker_id: str, model: str, batch_id: str, room: Room, affinity: Affinity | None = None

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts beside this file; each is the rules' constants, ``lib.lua`` and its own text."""
+"""Loads the Lua scripts beside this file; each is the rules' constants, the shared texts and its own."""
 
 from functools import cache
 from pathlib import Path
@@ -28,8 +28,11 @@ NAMES = (
     "settle_forgotten",
     "worker_beat",
     "gateway_beat",
+    "seed",
     "sweep",
 )
+
+_SHARED = ("quota", "lib")
 
 _CONSTANTS = {
     "COST_PROMPT": fair_order.UNCACHED_PROMPT_COST,
@@ -53,4 +56,4 @@ def source(name: str) -> str:
         FileNotFoundError: there is no script of that name.
     """
     constants = "".join(f"local {constant} = {value}\n" for constant, value in _CONSTANTS.items())
-    return constants + (_LUA / "lib.lua").read_text() + "\n" + (_LUA / f"{name}.lua").read_text()
+    return constants + "\n".join((_LUA / f"{part}.lua").read_text() for part in (*_SHARED, name))

@@ -17,8 +17,9 @@ from domain.qos import QosClass
 from domain.usage import Usage
 from tests.integration.ready import world
 from tests.integration.ready.conftest import ITEM
-from workers.ready.item import Admitted, Affinity
+from workers.ready.item import Affinity
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Admitted
 
 T = TypeVar("T")
 WORKERS, GATEWAYS = ("w1", "w2"), ("g1", "g2")
@@ -61,9 +62,7 @@ class Life(RuleBasedStateMachine):
             qos_class=qos_class,
             sequences=3 if wide else 1,
             prefix=prefix,
-            requests_per_minute=10_000,
-            tokens_per_minute=100_000,
-            max_concurrent=6,
+            limits=world.limits(requests_per_minute=10_000, tokens_per_minute=100_000, max_concurrent=6),
         )
         if isinstance(self.do(self.ready.admit(item)), Admitted):
             self.admitted.add(item.request_id)
@@ -152,7 +151,7 @@ class Life(RuleBasedStateMachine):
         assert set(counts) == self.admitted
         assert all(count == 1 for count in counts.values())
         assert world.leftovers(self.store) == []
-        level = self.store.hget("sl:rate:acme:t", "level")
+        level = self.store.hget("sl:rate:t:1", "t")
         assert level is None or float(level) <= 100_000
         self.do(self.ready.redis.aclose())
         self.store.close()

@@ -6,8 +6,8 @@ from redis import Redis as SyncRedis
 
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
-from workers.ready.item import Admitted
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Admitted
 
 
 async def test_a_burst_is_admitted_whole(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:

@@ -5,8 +5,8 @@ from redis import Redis as SyncRedis
 from domain.qos import QosClass
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
-from workers.ready.item import Refused
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Closed
 
 
 async def names(ready: ReadySet, store: SyncRedis, free: int = 8, **options: object) -> list[str]:
@@ -62,11 +62,11 @@ async def test_the_bytes_that_wait_are_bounded(ready: ReadySet, item: MakeItem, 
     for name in ("r1", "r2"):
         await ready.admit(item(name, **one))
     refused = await ready.admit(item("r3", **one))
-    assert isinstance(refused, Refused)
-    assert (refused.reason, refused.retry_ms) == ("queue_bytes", 5000)
+    assert isinstance(refused, Closed)
+    assert (refused.reason, refused.most) == ("queue_bytes", 1000)
     await names(ready, store, free=1)
     assert store.get("sl:bytes:m:p2") == b"400"
-    assert not isinstance(await ready.admit(item("r3", **one)), Refused)
+    assert not isinstance(await ready.admit(item("r3", **one)), Closed)
 
 
 async def test_every_eighth_item_is_one_of_an_aged_class(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:

@@ -62,16 +62,16 @@ async def test_nobody_is_buried_right_after_the_store_was_away(
 async def test_an_item_that_the_store_lost_is_settled_by_its_gateway(
     ready: ReadySet, item: MakeItem, store: SyncRedis
 ) -> None:
-    await ready.admit(item("r1", tokens_per_minute=1000))
+    await ready.admit(item("r1", limits=world.limits(tokens_per_minute=1000)))
     store.flushall()
     assert await ready.cancel("r1", "failed", 503, "engine_failed", Usage()) == "gone"
-    await ready.settle_forgotten(item("r1", tokens_per_minute=1000), FAILED, 1_700_000_000_000, 1)
+    await ready.settle_forgotten(item("r1", limits=world.limits(tokens_per_minute=1000)), FAILED, 1_700_000_000_000, 1)
     settled = world.settlements(store)
     assert [(one["rid"], one["outcome"], one["completion"], one["attempt"]) for one in settled] == [
         ("r1", "failed", "3", "1")
     ]
     assert settled[0]["t_admit"] == "1700000000000"
-    assert store.exists("sl:rate:acme:t") == 0
+    assert store.exists("sl:rate:t:1") == 0
     assert world.leftovers(store) == []
 
 

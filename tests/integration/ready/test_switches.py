@@ -4,8 +4,8 @@ from redis import Redis as SyncRedis
 
 from tests.integration.ready import world
 from tests.integration.ready.conftest import MakeItem
-from workers.ready.item import Admitted, Refused
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Admitted, Closed
 
 
 async def test_a_paused_queue_admits_and_keeps_waiting(ready: ReadySet, item: MakeItem, store: SyncRedis) -> None:
@@ -25,8 +25,8 @@ async def test_a_draining_queue_refuses_and_runs_out(ready: ReadySet, item: Make
     await ready.admit(item("r1"))
     store.hset("sl:switch", "queue:m:p1", "draining")
     refused = await ready.admit(item("r2"))
-    assert isinstance(refused, Refused)
-    assert (refused.reason, refused.retry_ms) == ("draining", 5000)
+    assert isinstance(refused, Closed)
+    assert refused.reason == "draining"
     assert [one.request_id for one in (await world.claim(ready, "w1", 8)).items] == ["r1"]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from redis import Redis as SyncRedis
 
+from domain.limits import Level, Limit
 from domain.qos import QosClass
 from domain.usage import Usage
 from workers import wire
@@ -13,6 +14,11 @@ from workers.ready.item import Affinity, Claim, ClassRoom, Ending, Room
 from workers.ready.ready_set import ReadySet, worker_state_arguments
 
 AGEING_MS = 5_000
+
+
+def limits(level: Level = Level.TENANT, **caps: int) -> tuple[Limit, ...]:
+    """Limits of a tenant or a key by their names."""
+    return tuple(Limit(level, name, cap) for name, cap in caps.items())
 
 
 def room(free: int, *, kept: Mapping[QosClass, int] | None = None, **options: Any) -> Room:

@@ -1,58 +1,66 @@
--- Check and reserve the quota, then put the item into the fair ready set: all or nothing.
--- ARGV: 1 rid  2 requests per minute or ''  3 tokens per minute or ''  4 slots or ''  5 tokens to reserve
---       6 most that may wait in the queue  7 most bytes that may wait there or ''  8 ms it may wait  9 body
---       10.. further fields of the item: name, value, ... (tenant, tenant_id, key_id, model, class, gw, endpoint, stream,
---       salt, prio, seqs, trace, max_retries, weight, prompt = tokens estimated, out = output tokens at most, prefix)
--- Returns {'ok', ring, requests left, ms to full, tokens left, ms to full, waiting} or
---         {'no', reason, limit, left, ms until it may pass}.
-local rid = ARGV[1]
-local rpm, tpm, slots = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local reserve, max_waiting, max_bytes, wait_ms = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local body = ARGV[9]
+-- Check all limits and set aside what the item may use, then put it into the fair ready set: all or nothing.
+-- ARGV: 1 rid  2 most that may wait in the queue  3 most bytes that may wait there or ''  4 ms it may wait  5 body
+--       6.. further fields of the item: name, value, ... (tenant, tenant_id, key_id, model, class, gw, endpoint, stream, salt,
+--       prio, seqs, trace, max_retries, weight, prompt = tokens of the prompt, out = output tokens at most, prefix,
+--       limits = packed {{level, code, cap}, ...}, prices = packed {{version's beginning, id, input, cached, output}, ...},
+--       res_i, res_o, res_c = what is set aside: prompt tokens, output tokens, cost)
+-- Returns {'ok', ring, tightest limits, unknown periods, tokens that the tenant has spent in this month, cost in billionths},
+--         {'unknown', unknown periods}: they have to be seeded first,
+--         {'no', 'limit', tightest limits, number of the limit, left, ms until it may pass or -1 for never}, or
+--         {'no', reason, tightest limits, most that may wait, waiting, ms that the oldest has waited, {latest waits in ms}}.
+-- Tightest limits: see tightest(); unknown periods: see unknown_of().
+local rid, max_waiting, max_bytes, wait_ms, body = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local FIELDS, LATEST_WAITS = 6, 50
 local now = now_ms()
 
 local item = {}
-for i = 10, #ARGV, 2 do item[ARGV[i]] = ARGV[i + 1] end
+for i = FIELDS, #ARGV, 2 do item[ARGV[i]] = ARGV[i + 1] end
 local queue = queue_of(item)
-local slots_key = 'sl:slots:' .. item.tenant
-local r_key, t_key = 'sl:rate:' .. item.tenant .. ':r', 'sl:rate:' .. item.tenant .. ':t'
-local r_level = rpm and bucket_level(r_key, rpm, now) or 0
-local t_level = tpm and bucket_level(t_key, tpm, now) or 0
 
--- Sent twice because the first answer was lost on the way: it is admitted already.
-local again = redis.call('EXISTS', 'sl:item:' .. rid) == 1
+local function why_closed()
+  if switch_of('queue:' .. queue) == 'draining' then return 'draining' end
+  if redis.call('ZCARD', 'sl:ready:' .. queue) >= max_waiting then return 'queue_full' end
+  if max_bytes and tonumber(redis.call('GET', 'sl:bytes:' .. queue) or 0) + #body > max_bytes then return 'queue_bytes' end
+end
+
+local function closed(reason, limits)
+  local oldest = redis.call('ZRANGE', 'sl:ready:' .. queue, 0, 0, 'WITHSCORES')[2]
+  return {'no', reason, limits, reason == 'queue_bytes' and max_bytes or max_waiting, redis.call('ZCARD', 'sl:ready:' .. queue),
+    oldest and now - tonumber(oldest) or 0, redis.call('LRANGE', 'sl:waits:' .. queue, 0, LATEST_WAITS - 1)}
+end
+
+-- A request that its tenant's budget of the month leaves no room for: settlement looks whether the budget is used up.
+local function note_exhausted(quota, item, number)
+  local level, code = unpack(quota.limits[number], 1, 2)
+  if level == 't' and (code == 'tM' or code == 'cM') then
+    local key = 'sl:exhausted:' .. quota.periods[2].name
+    redis.call('SADD', key, item.tenant_id .. ':' .. code)
+    redis.call('EXPIRE', key, 40 * 86400)
+  end
+end
+
+local quota = open_quota(item, now)
+local unknown, blocks = unknown_of(quota)
+local barred, seen = check(quota, now)
+
+-- Sent twice because the first answer was lost on the way: it is admitted already, or has even ended.
+local again = redis.call('EXISTS', 'sl:item:' .. rid) == 1 or has_ended(rid, 1, now)
 
 if not again then
-  if slots and redis.call('SCARD', slots_key) >= slots then
-    return {'no', 'concurrency', slots, 0, 1000}
+  if blocks then return {'unknown', unknown} end
+  if barred then
+    note_exhausted(quota, item, barred[1])
+    local left = string.format('%.0f', math.max(0, math.floor(barred[2])))
+    return {'no', 'limit', tightest(quota, seen, false, now), barred[1], left, barred[3] == NEVER and -1 or barred[3]}
   end
-  if rpm and r_level < 1 then
-    return {'no', 'requests', rpm, 0, math.ceil((1 - r_level) * 60000 / rpm)}
-  end
-  if tpm and reserve > tpm then
-    return {'no', 'request_too_large', tpm, math.floor(t_level), 0}
-  end
-  if tpm and t_level < reserve then
-    return {'no', 'tokens', tpm, math.max(0, math.floor(t_level)), math.ceil((reserve - t_level) * 60000 / tpm)}
-  end
-  if switch_of('queue:' .. queue) == 'draining' then
-    return {'no', 'draining', 0, 0, 5000}
-  end
-  if redis.call('ZCARD', 'sl:ready:' .. queue) >= max_waiting then
-    return {'no', 'queue_full', max_waiting, 0, 1000}
-  end
-  if max_bytes and tonumber(redis.call('GET', 'sl:bytes:' .. queue) or 0) + #body > max_bytes then
-    return {'no', 'queue_bytes', max_bytes, 0, 5000}
-  end
+  local reason = why_closed()
+  if reason then return closed(reason, tightest(quota, seen, false, now)) end
 
-  if rpm then r_level = r_level - 1; bucket_set(r_key, r_level, now) end
-  if tpm then t_level = t_level - reserve; bucket_set(t_key, t_level, now) end
-  redis.call('SADD', slots_key, rid)
-
+  reserve(quota, item, rid, now)
   item.order, item.size = redis.call('INCR', 'sl:order'), #body
   redis.call('HSET', 'sl:item:' .. rid, 'state', 'ready', 'attempt', 0, 't_admit', now, 't_ready', now, 'wait_ms', wait_ms,
-    'deadline', now + wait_ms, 'reserved', reserve, 'tpm', ARGV[3], 'order', item.order, 'size', item.size,
-    unpack(ARGV, 10))
+    'deadline', now + wait_ms, 'order', item.order, 'size', item.size, 'day', quota.periods[1].name,
+    'month', quota.periods[2].name, unpack(ARGV, FIELDS))
   redis.call('SET', 'sl:body:' .. rid, body)
   redis.call('ZADD', 'sl:deadlines', now + wait_ms, rid)
   redis.call('SADD', 'sl:gwitems:' .. item.gw, rid)
@@ -60,7 +68,6 @@ if not again then
   enter_queue(rid, item, now)
 end
 
-return {'ok', must_ring(item.model, item.class),
-  rpm and math.floor(r_level) or -1, rpm and math.ceil((rpm - r_level) * 60000 / rpm) or 0,
-  tpm and math.max(0, math.floor(t_level)) or -1, tpm and math.ceil((tpm - t_level) * 60000 / tpm) or 0,
-  redis.call('ZCARD', 'sl:ready:' .. queue)}
+local month = quota.month.t
+return {'ok', must_ring(item.model, item.class), tightest(quota, seen, not again, now), unknown,
+  string.format('%.0f', month.spent.t), string.format('%.0f', month.spent.c)}

@@ -13,6 +13,7 @@ local slack, balance, served_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumb
 local TENANTS, LOOK, MAX_PASSED, MAX_OTHERS = 4, 32, 16, 8
 local now = now_ms()
 if redis.call('SISMEMBER', 'sl:workers', wid) == 0 then return {'dead'} end
+local version = redis.call('HGET', 'sl:worker:' .. wid, 'version') or ''
 local off = switch_of('worker:' .. wid) -- then it takes nothing, but a ticket that reached it is passed on
 
 local classes, class_of = {}, {}
@@ -210,7 +211,7 @@ local function take(rid, item, need, prefill, out_of_turn)
   redis.call('ZREM', 'sl:deadlines', rid)
   redis.call('SADD', 'sl:held:' .. wid, rid)
   redis.call('HSET', 'sl:item:' .. rid, 'state', 'leased', 'owner', wid, 'batch', batch, 'seq', #taken / 3, 't_claim', now,
-    'need', need, 'charged', '1')
+    'need', need, 'charged', '1', 'version', version)
   if item.charged ~= '1' then charge(item, COST_PROMPT * tonumber(item.prompt), now) end
   note_served(item.prefix)
   redis.call('LPUSH', 'sl:waits:' .. queue, now - tonumber(item.t_ready))

@@ -16,11 +16,22 @@
 --   sl:expect:<model>        hash    class -> output tokens of a sequence, smoothed
 --   sl:rung:<queue>          string  a ticket is under way (expires, in case it was lost)
 --   sl:deadlines             zset    rid -> ms at which a waiting item is refused
---   sl:rate:<tenant>:<kind>  hash    token bucket: level, at (ms); kind r = requests, t = tokens
---   sl:slots:<tenant>        set     rids that hold one of the tenant's concurrency slots
+--   sl:rate:<level>:<id>     hash    token buckets of a minute: r requests, i prompt tokens, o answer tokens, t both: what is left,
+--                                    below 0 for debt, absent for all; at (ms). level: t tenant, k key; id: the database's
+--   sl:slots:<level>:<id>    set     rids that wait or run: each is an item, and so under its gateway's or worker's lease
+--   sl:spent:<level>:<id>:<period>   hash  r, i, o, c (cost in billionths): spent in the day d20261130 or month m202611 (UTC) in
+--                                    which it was admitted; hr, hi, ho, hc: held for what waits or runs; a: tokens of
+--                                    adjustments; since (ms): what ended from then on is counted; base: '1' once what ended
+--                                    before is added; made (ms): when it was begun. A tenant's is kept for every request, a
+--                                    key's from its first request with a limit of such a period
+--   sl:born                  string  ms at which this store began to count
+--   sl:exhausted:<month>     set     "<tenant id>:<code of the limit>" of budgets that a request found no room in
+--   sl:ended:<minute>        set     rids that ended in that minute
 --   sl:workers               set     worker ids, dead ones too until the sweep has seen them
 --   sl:worker:<wid>          hash    live state; expires with the worker's lease
 --   sl:held:<wid>            set     rids under that worker's lease
+--   sl:tokenizer:<digest>    string  how a model's prompts become tokens (workers/tokenization), for gateways to count by; a day,
+--                                    renewed while a worker lives that has it
 --   sl:served:<wid>          zset    prefix hash -> ms: prefixes that its KV cache holds, as far as we know
 --   sl:ctl:<wid>             stream  orders to that worker (abort)
 --   sl:room:<queue>          hash    wid -> sequences free for that class
@@ -35,6 +46,11 @@
 --   sl:sweep, sl:swept       string  a sweep was just here; when the last one was (ms)
 --   sl:grace                 string  nobody is taken for dead while it lives
 --   sl:settle                stream  one entry for each request that ended
+--   sl:unsettled             stream  those that no usage row can be made of
+--   sl:made:<day>            hash    "<model>|requests", "|prompt_tokens", "|cached_tokens", "|completion_tokens": what the endings of
+--                                    that day told, by day of the end (UTC); "<model>|wasted:<cause>": answer tokens that were made
+--                                    and never delivered, because the attempt was lost; since (ms): when it was begun
+--   sl:reconcile             string  a reconciliation is under way
 
 local CLASSES = {'p0', 'p1', 'p2'}
 
@@ -57,18 +73,6 @@ end
 
 local function switch_of(name)
   return redis.call('HGET', 'sl:switch', name)
-end
-
--- Level of a token bucket now. cap: what it holds and what flows in each minute.
-local function bucket_level(key, cap, now)
-  local level, at = unpack(redis.call('HMGET', key, 'level', 'at'))
-  if not level then return cap end
-  return math.min(cap, tonumber(level) + (now - tonumber(at)) * cap / 60000)
-end
-
-local function bucket_set(key, level, now)
-  redis.call('HSET', key, 'level', tostring(level), 'at', now)
-  redis.call('PEXPIRE', key, 3600000)
 end
 
 -- Tells a gateway something; a gateway that is gone has no stream and hears nothing.
@@ -143,17 +147,41 @@ end
 
 -- Endings ---------------------------------------------------------------------------------------------------------
 
--- The one end of every admitted request: slot back, unused tokens back, one settlement, nothing left.
+-- The hash of what is told on this day, begun if it is missing.
+local function made_key(now)
+  local key = 'sl:made:' .. string.sub(calendar(now).name, 2)
+  if redis.call('HSETNX', key, 'since', now) == 1 then redis.call('PEXPIRE', key, 40 * DAY_MS) end
+  return key
+end
+
+-- What endings told, by day of the end and model, for the reconciliation: it must be what the usage rows say.
+-- u: {prompt, cached, completion}
+local function note_billed(item, u, now)
+  local key, model = made_key(now), item.model .. '|'
+  redis.call('HINCRBY', key, model .. 'requests', 1)
+  for index, name in ipairs({'prompt_tokens', 'cached_tokens', 'completion_tokens'}) do
+    if u[index] > 0 then redis.call('HINCRBY', key, model .. name, u[index]) end
+  end
+end
+
+-- Answer tokens that a lost attempt had made, as far as its worker told, and that were never delivered.
+local function note_wasted(item, delivered, now)
+  local made = tonumber(item.produced or 0)
+  local lost = made - math.max(delivered, tonumber(item.wasted_to or 0))
+  if lost <= 0 then return end
+  redis.call('HINCRBY', made_key(now), item.model .. '|wasted:' .. item.cause, lost)
+  item.wasted_to = made
+end
+
+-- The one end of every admitted request: slots back, unused tokens back, one settlement, nothing left.
 -- u: {prompt, cached, completion}
 local function close_item(rid, item, outcome, status, code, u, now)
-  redis.call('SREM', 'sl:slots:' .. item.tenant, rid)
-  if item.tpm ~= '' then
-    local key = 'sl:rate:' .. item.tenant .. ':t'
-    local cap = tonumber(item.tpm)
-    local unused = tonumber(item.reserved) - u[1] - u[3]
-    bucket_set(key, math.min(cap, bucket_level(key, cap, now) + unused), now)
-  end
+  local cost, price = cost_of(item, u)
+  release(rid, item, u, cost, now)
+  note_ended(rid, now)
   charge_rest(item, u, now)
+  note_billed(item, u, now)
+  if item.state == 'lost' then note_wasted(item, u[3], now) end
   -- A lost item counts the attempt that was to come; it was not run again.
   local attempt = tonumber(item.attempt) - (item.state == 'lost' and 1 or 0)
   redis.call('ZREM', 'sl:deadlines', rid)
@@ -161,7 +189,7 @@ local function close_item(rid, item, outcome, status, code, u, now)
   redis.call('XADD', 'sl:settle', '*', 'rid', rid, 'tenant_id', item.tenant_id, 'key_id', item.key_id,
     'model', item.model, 'version', item.version or '', 'class', item.class, 'endpoint', item.endpoint,
     'stream', item.stream, 'outcome', outcome, 'status', status, 'code', code, 'prompt', u[1], 'cached', u[2],
-    'completion', u[3], 'attempt', attempt, 'cause', item.cause or '', 'batch', item.batch or '',
+    'completion', u[3], 'cost', cost, 'price', price, 'attempt', attempt, 'cause', item.cause or '', 'batch', item.batch or '',
     'worker', item.owner or '', 'gateway', item.gw, 't_admit', item.t_admit, 't_claim', item.t_claim or '',
     't_first', item.t_first or '', 't_end', now)
   redis.call('DEL', 'sl:item:' .. rid, 'sl:body:' .. rid)
