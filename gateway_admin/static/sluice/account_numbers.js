@@ -24,10 +24,11 @@ export const decimalOf = (nano) => {
 
 // Browsers format decimal texts of any length exactly.
 const amount = new Intl.NumberFormat(lang, { minimumFractionDigits: 2, maximumFractionDigits: NANO_DIGITS });
-const cents = new Intl.NumberFormat(lang, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const cents = new Intl.NumberFormat(lang, { minimumFractionDigits: 2, maximumFractionDigits: 2, roundingMode: "trunc" });
+const axis = new Intl.NumberFormat(lang, { minimumFractionDigits: 2, maximumFractionDigits: 4 });
 
 export const money = (text) => amount.format(text);
-// Beside bars cents are enough, unless there is less than one.
+// Beside bars cents are enough, unless there is less than one; never rounded up to a bound that is not reached.
 export const roughly = (text) => {
   const nano = nanoOf(text);
   return nano === 0n || nano >= CENT || nano <= -CENT ? cents.format(text) : amount.format(text);
@@ -37,7 +38,7 @@ export const count = (number) => whole.format(number);
 // On an axis a short form does.
 export const brief = (measure, value) => {
   if (measure !== "cost") return compact.format(value);
-  return value >= 0.01 || value === 0 ? cents.format(value) : amount.format(value.toPrecision(2));
+  return value >= 0.01 || value === 0 ? axis.format(value) : amount.format(value.toPrecision(2));
 };
 
 export const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
