@@ -62,6 +62,11 @@ tokens = Counter(
     "Tokens by kind: prompt, cached (part of prompt), completion.",
     ["model", "qos_class", "tenant", "kind"],
 )
+computed = Counter(
+    "sluice_engine_tokens_total",
+    "Tokens as the engine itself counted them: prompt, cached (part of it), generated.",
+    ["kind"],
+)
 in_flight_cap = Gauge("sluice_in_flight_cap_sequences", "Sequences that this worker gives its engine at most now.")
 slices = Counter("sluice_slices_total", "Tickets that went out in slices, one for each worker with room.", ["how"])
 padding = Counter("sluice_padded_tokens_total", "Tokens of padded passes.", ["kind"])
@@ -78,6 +83,11 @@ cost = Counter(
 )
 differences = Gauge(
     "sluice_reconcile_differences", "Figures that differed at the latest reconciliation: repaired, open.", ["state"]
+)
+budget_warnings = Counter(
+    "sluice_budget_warnings_total",
+    "Attempts to tell that a budget comes to its end, by channel and result: told, failed.",
+    ["channel", "result"],
 )
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
 

@@ -61,6 +61,7 @@ class Runner:
         self._orders = Orders(ready.redis, worker_id, self._executor.abort)
         self._strays = Strays(ready, worker_id, self._executor.running)
         self._padding = (0, 0)
+        self._computed = (0, 0, 0)
         self._on_dead: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.announcer = Announcer()
@@ -151,6 +152,7 @@ class Runner:
         self._own.note(**self._governor.facts(), prefix_hit_rate=round(hits.rate(_now_ms()), 3))
         metrics.in_flight_cap.set(self._governor.cap.cap)
         self._note_padding()
+        self._note_computed()
         if waiting:
             self._pull_wanted.set()
         await self._tell_progress()
@@ -163,6 +165,13 @@ class Runner:
         metrics.padding.labels("padding").inc(room.padded_tokens - padded - (room.real_tokens - real))
         self._padding = (room.real_tokens, room.padded_tokens)
         self._own.note(padding_waste=round(1 - room.real_tokens / room.padded_tokens, 3))
+
+    def _note_computed(self) -> None:
+        room = self._engine.room()
+        computed = (room.prompt_tokens, room.cached_tokens, room.generated_tokens)
+        for kind, now, before in zip(("prompt", "cached", "generated"), computed, self._computed, strict=True):
+            metrics.computed.labels(kind).inc(now - before if now >= before else now)  # started anew, it begins at 0
+        self._computed = computed
 
     async def _tell_progress(self) -> None:
         """Output counts in the fair order as it is produced."""

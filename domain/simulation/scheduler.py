@@ -24,6 +24,7 @@ class Sequence(Generic[Owner]):
         computed: tokens whose keys and values are in the cache.
         cached_tokens: prompt tokens found in the prefix cache when the sequence first ran.
         preemptions: how often it lost its blocks.
+        began_at: ``produced`` when it came.
     """
 
     owner: Owner
@@ -40,6 +41,10 @@ class Sequence(Generic[Owner]):
     order: int = 0
     published: int = 0
     gone: bool = False
+    began_at: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_at = self.produced
 
     def __lt__(self, other: "Sequence[Owner]") -> bool:
         return (self.priority, self.order) < (other.priority, other.order)
@@ -57,7 +62,9 @@ class Scheduler(Generic[Owner]):
     """Continuous batching with chunked prefill, priorities and preemption for KV space.
 
     ``plan`` chooses the next step, ``commit`` applies it; between the two the caller lets the step's time pass, and
-    sequences may be added or aborted meanwhile. Among equal priorities the order is first come, first served.
+    sequences may be added or aborted meanwhile. ``prompt_tokens`` (``cached_tokens`` of them) and ``generated_tokens``
+    count what was computed, a prompt when its first token comes. Among equal priorities the order is first come, first
+    served.
 
     Full blocks of a prompt are published when the step that computes them is planned, as in vLLM: each layer writes the
     keys and values of all tokens of a step before any of them looks back, so equal prompts of one step share them.
@@ -71,6 +78,7 @@ class Scheduler(Generic[Owner]):
         self.waiting: list[Sequence[Owner]] = []
         self.max_waiting = 0
         self.preemptions = 0
+        self.prompt_tokens = self.cached_tokens = self.generated_tokens = 0
         self._orders = 0
 
     def add(self, sequence: Sequence[Owner]) -> None:
@@ -131,11 +139,18 @@ class Scheduler(Generic[Owner]):
                 continue
             sequence.computed += chunk
             if sequence.computed == sequence.prompt_tokens + sequence.produced:
+                self._count(sequence)
                 sequence.produced += 1
                 advanced.append(sequence)
                 if sequence.produced >= sequence.target:
                     self.abort(sequence)
         return advanced
+
+    def _count(self, sequence: Sequence[Owner]) -> None:
+        if sequence.produced == sequence.began_at:
+            self.prompt_tokens += sequence.prompt_tokens
+            self.cached_tokens += sequence.cached_tokens
+        self.generated_tokens += 1
 
     def _chunk(self, sequence: Sequence[Owner], step: Step[Owner], now_s: float) -> int:
         need = sequence.prompt_tokens + sequence.produced - sequence.computed

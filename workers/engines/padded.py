@@ -138,7 +138,8 @@ class PaddedEngine:
         """Jobs that can be taken now; there is no KV cache."""
         limit = self._config.max_num_seqs
         free = 0 if self._dead_reason else max(0, limit - len(self._works))
-        tokens = {"real_tokens": self.real_tokens, "padded_tokens": self.padded_tokens}
+        real = self.real_tokens
+        tokens = {"real_tokens": real, "padded_tokens": self.padded_tokens, "prompt_tokens": real}
         return Room(free, limit, 0, 0, step_ms=self._pace.step_ms, **tokens)
 
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:

@@ -76,6 +76,10 @@ class Room:
         step_ms: time between two steps of late, smoothed; 0 while nothing has run. What a running answer waits for
             its next token.
         real_tokens: tokens computed since the engine started, of engines that pad; ``padded_tokens`` with the padding.
+        prompt_tokens: of prompts that were computed since the engine started, counted where they are computed and not
+            from what jobs tell; those delivered by earlier attempts are among them where they were computed again.
+        cached_tokens: of these, found in the KV cache.
+        generated_tokens: of answers, likewise, whether anybody got them or not.
     """
 
     free_seqs: int
@@ -87,6 +91,9 @@ class Room:
     step_ms: float = 0.0
     real_tokens: int = 0
     padded_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from domain.simulation.prompt import BYTES_PER_TOKEN
 from domain.simulation.scheduler import Scheduler, Sequence
 from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, RequestRejected, Room
 from workers.engines.simulator_answer import Model, word_answer
+from workers.engines.simulator_journal import Journal
 from workers.engines.simulator_request import Asked, Prompt, read_request, rejected
 from workers.engines.simulator_run import Part, Run
 from workers.engines.step_pace import StepPace
@@ -40,6 +41,7 @@ class SimulatorEngine:
         self._scheduler: Scheduler[Part] = Scheduler(BlockPool(0, BLOCK_SIZE), config.max_num_seqs, 1)
         self._runs: set[Run] = set()
         self._pace = StepPace()
+        self._journal = Journal(config.sim_journal)
         self._work = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
         self._dead_reason: str | None = "the engine has not been started"
@@ -127,7 +129,12 @@ class SimulatorEngine:
         if self._dead_reason is not None:
             free_seqs = free_blocks = 0
         kept = (pool.blocks, BLOCK_SIZE, scheduler.preemptions, self._pace.step_ms)
-        return Room(max(free_seqs, 0), scheduler.max_num_seqs, max(free_blocks, 0), *kept)
+        return Room(
+            *(max(free_seqs, 0), scheduler.max_num_seqs, max(free_blocks, 0), *kept),
+            prompt_tokens=scheduler.prompt_tokens,
+            cached_tokens=scheduler.cached_tokens,
+            generated_tokens=scheduler.generated_tokens,
+        )
 
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:
         """Run one job; see the port."""
@@ -143,6 +150,7 @@ class SimulatorEngine:
                 await run.wait()
         finally:
             self._forget(run)
+            self._journal.ended(run)
         if run.error is not None:
             raise run.error
 

@@ -218,7 +218,12 @@ class VllmEngine:
         else:
             free_seqs, free_blocks = limit - sum(meter.seqs for meter in self._meters), self._free_blocks()
         kept = (self._kv_blocks, self._block_tokens, steps.preemptions, steps.pace.step_ms)
-        return Room(max(0, free_seqs), limit, max(0, free_blocks), *kept)
+        return Room(
+            *(max(0, free_seqs), limit, max(0, free_blocks), *kept),
+            prompt_tokens=steps.prompt_tokens,
+            cached_tokens=steps.cached_tokens,
+            generated_tokens=steps.generated_tokens,
+        )
 
     def _free_blocks(self) -> int:
         if not self._meters:

@@ -12,8 +12,10 @@ local now = now_ms()
 local deadline = now + math.max(tonumber(item.wait_ms), RESUME_MS)
 local made = tonumber(ARGV[5]) - tonumber(item.text_tokens or 0)
 local deaths = tonumber(item.deaths)
+note_wasted(item, tonumber(ARGV[5]), now)
 redis.call('HSET', 'sl:item:' .. rid, 'state', 'ready', 'text', ARGV[4], 'text_tokens', ARGV[5], 'ids', ARGV[6],
-  't_ready', now, 'deadline', deadline, 'trial_tokens', deaths > 1 and '' or made + 2)
+  't_ready', now, 'deadline', deadline, 'trial_tokens', deaths > 1 and '' or made + 2,
+  'wasted_to', item.wasted_to or 0)
 redis.call('ZADD', 'sl:deadlines', deadline, rid)
 -- Who had run for long before the first death is hardly its cause; after the second one nobody is spared.
 local suspect = deaths > 1 or (item.cause == 'engine_dead' and deaths == 1 and made < SUSPECT_TOKENS)
