@@ -32,7 +32,7 @@ NAMES = (
     "sweep",
 )
 
-_SHARED = ("quota", "lib")
+_SHARED = ("quota", "idempotency", "lib")
 
 _CONSTANTS = {
     "COST_PROMPT": fair_order.UNCACHED_PROMPT_COST,
@@ -55,5 +55,15 @@ def source(name: str) -> str:
     Raises:
         FileNotFoundError: there is no script of that name.
     """
+    return shared() + _text(name)
+
+
+@cache
+def shared() -> str:
+    """What all scripts begin with."""
     constants = "".join(f"local {constant} = {value}\n" for constant, value in _CONSTANTS.items())
-    return constants + "\n".join((_LUA / f"{part}.lua").read_text() for part in (*_SHARED, name))
+    return constants + "".join(_text(part) for part in _SHARED)
+
+
+def _text(name: str) -> str:
+    return (_LUA / f"{name}.lua").read_text() + "\n"

@@ -1,17 +1,18 @@
 """Helpers of the ready set's tests: workers, claims, endings, and what must hold at rest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import Redis as SyncRedis
 
-from domain.limits import Level, Limit
+from domain.limits import Level, Limit, Span
 from domain.qos import QosClass
 from domain.usage import Usage
 from workers import wire
 from workers.ready import scripts
-from workers.ready.item import Affinity, Claim, ClassRoom, Ending, Room
+from workers.ready.item import Affinity, Claim, ClassRoom, Ending, NewItem, Room
 from workers.ready.ready_set import ReadySet, worker_state_arguments
+from workers.ready.verdict import Gap, Unknown, Verdict
 
 AGEING_MS = 5_000
 
@@ -25,6 +26,39 @@ def room(free: int, *, kept: Mapping[QosClass, int] | None = None, **options: An
     """Room for ``free`` sequences; ``kept`` of them are not for some class until it has aged."""
     classes = (ClassRoom(one, free - (kept or {}).get(one, 0), free, AGEING_MS) for one in QosClass)
     return Room(tuple(classes), **options)
+
+
+NOTHING = (0, 0, 0, 0, 0)
+
+
+async def admit(ready: ReadySet, item: NewItem, used: Mapping[Gap, Sequence[int]] | None = None) -> Verdict:
+    """Admit, and fill gaps with ``used``, as a gateway does with what the database says; with nothing by default."""
+    while isinstance(verdict := await ready.admit(item), Unknown):
+        for gap in verdict.gaps:
+            await ready.seed(owner(item, gap), gap, (used or {}).get(gap, NOTHING))
+    return verdict
+
+
+def owner(item: NewItem, gap: Gap) -> int:
+    """The tenant or key that a gap is about."""
+    return item.tenant_id if gap.level is Level.TENANT else item.key_id
+
+
+def spent(store: SyncRedis, level: Level, owner_id: int, span: Span) -> dict[str, int]:
+    """What a tenant or key has spent and holds in the only day or month that there is; empty where nothing is kept."""
+    keys: Any = store.keys(f"sl:spent:{level.value}:{owner_id}:{'d' if span is Span.DAY else 'm'}*")
+    assert len(keys) <= 1
+    found: Any = store.hgetall(keys[0]) if keys else {}
+    return {name.decode(): int(value) for name, value in found.items()}
+
+
+def held(store: SyncRedis) -> dict[str, int]:
+    """All that is held anywhere and not zero."""
+    keys: Any = store.keys("sl:spent:*")
+    found = {
+        f"{key.decode()} {name}": int(store.hget(key, name) or 0) for key in keys for name in ("hr", "hi", "ho", "hc")
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def beat(store: SyncRedis, worker_id: str, free: int, first: bool = True, lease_ms: int = 60_000) -> int:
