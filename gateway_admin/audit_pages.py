@@ -15,6 +15,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
+from tenants.admin.key_state import when
 from tenants.admin.read_only import ReadOnlyAdmin
 from tenants.admin.time_range import TimeRangeFilter
 
@@ -34,7 +35,7 @@ admin.site.unregister(LogEntry)
 class LogEntryAdmin(ReadOnlyAdmin):
     """Who changed which row, when, from where, by page, token or command line."""
 
-    list_display = ("timestamp", "by", "what", "row", "fields_line", "remote_addr")
+    list_display = ("at", "by", "what", "row", "fields_line", "address")
     list_filter = (
         ("action", ChoicesDropdownFilter),
         ("content_type", RelatedDropdownFilter),
@@ -48,12 +49,22 @@ class LogEntryAdmin(ReadOnlyAdmin):
     sortable_by = ()
     ordering = ("-timestamp", "-id")
     paginator = InfinitePaginator
-    fields = ("timestamp", "by", "what", "kind", "row", "remote_addr", "changes_table")
+    fields = ("at", "by", "what", "kind", "row", "address", "changes_table")
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Read along whom and what it is about."""
         return super().get_queryset(request).select_related("content_type", "actor")
+
+    @display(description=_("at"))
+    def at(self, entry: LogEntry) -> str:
+        """When, to the second, as everywhere."""
+        return when(entry.timestamp)
+
+    @display(description=_("address"))
+    def address(self, entry: LogEntry) -> str:
+        """From where; none at the command line."""
+        return entry.remote_addr or "–"
 
     @display(description=_("who"))
     def by(self, entry: LogEntry) -> str:

@@ -8,6 +8,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from domain.limits import Level
 from domain.qos import QosClass
 from gateway_admin.models import Kind, State
 from gateway_admin.switch import Target, read_states
@@ -16,6 +17,7 @@ _TIMEOUT_S = 1.0
 _SCAN_COUNT = 2_000
 _MAX_SCANS = 50
 _BUSIEST = 50
+_TENANTS_SLOTS = f"sl:slots:{Level.TENANT}:"
 _ALL_CLASSES = ",".join(QosClass)
 
 
@@ -65,9 +67,9 @@ class WorkerView(WorkerFigures):
 
 
 class SlotsView(TypedDict):
-    """Requests that a tenant has under way."""
+    """Requests that a tenant has under way; ``tenant`` is its number in the database."""
 
-    tenant: str
+    tenant: int
     running: int
 
 
@@ -198,13 +200,14 @@ def _waiting(redis: "Redis", models: list[str]) -> int:
 
 
 def _slots(redis: "Redis") -> list[SlotsView]:
-    keys = sorted(set(_scan(redis, "sl:slots:*")))
+    keys = sorted({key for key in _scan(redis, f"{_TENANTS_SLOTS}*") if key.removeprefix(_TENANTS_SLOTS).isdigit()})
     with redis.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.scard(key)
         counts = cast("list[int]", pipe.execute())
     slots: list[SlotsView] = [
-        {"tenant": key.removeprefix("sl:slots:"), "running": count} for key, count in zip(keys, counts, strict=True)
+        {"tenant": int(key.removeprefix(_TENANTS_SLOTS)), "running": count}
+        for key, count in zip(keys, counts, strict=True)
     ]
     return sorted(slots, key=lambda slot: (-slot["running"], slot["tenant"]))[:_BUSIEST]
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from redis.exceptions import RedisError
 
-from gateway_admin.live import LiveView, connect_for_page, read_live
+from gateway_admin.live import LiveView, SlotsView, connect_for_page, read_live
 from gateway_admin.models import State
 from tenants.models import Tenant
 from tenants.summary import summarise_usage
@@ -33,7 +33,7 @@ def engines(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": _("Engines"),
-        "words": {"state": state_names(), "switch": dict(State.choices), "no_limit": _("no limit")},
+        "words": {"state": state_names(), "switch": dict(State.choices), "no_limit": _("none set")},
     }
     return TemplateResponse(request, "operators/engines.html", context)
 
@@ -42,15 +42,10 @@ def engines(request: HttpRequest) -> HttpResponse:
 def engines_state(request: HttpRequest) -> HttpResponse:
     """Everything the page shows, as JSON; ``error`` is empty while Valkey answers."""
     live, error = live_or_error()
-    limits = dict(
-        Tenant.objects.filter(slug__in=[slot["tenant"] for slot in live["slots"]]).values_list(
-            "slug", "plan__max_concurrent"
-        )
-    )
     minute = summarise_usage(timezone.now() - timedelta(minutes=1))
     state: dict[str, Any] = {
         **live,
-        "slots": [{**slot, "limit": limits.get(slot["tenant"])} for slot in live["slots"]],
+        "slots": _slots(live["slots"]),
         "error": error,
         "at": timezone.now().timestamp(),
         "last_minute": {
@@ -61,6 +56,16 @@ def engines_state(request: HttpRequest) -> HttpResponse:
         },
     }
     return JsonResponse(state)
+
+
+def _slots(slots: list[SlotsView]) -> list[dict[str, Any]]:
+    rows = Tenant.objects.filter(pk__in=[slot["tenant"] for slot in slots])
+    known = {pk: (slug, limit) for pk, slug, limit in rows.values_list("pk", "slug", "plan__max_concurrent")}
+    named = []
+    for slot in slots:
+        slug, limit = known.get(slot["tenant"], (f"#{slot['tenant']}", None))
+        named.append({"tenant": slug, "running": slot["running"], "limit": limit})
+    return named
 
 
 def state_names() -> dict[str, str]:

@@ -55,7 +55,6 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
                 _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
                 _item(_("Queues"), "stacks", reverse_lazy("queues")),
                 _item(_("Engines"), "monitoring", reverse_lazy("engines")),
-                _item(_("Usage"), "receipt_long", reverse_lazy("admin:tenants_usagerecord_changelist")),
                 *flower,
             ],
         },
@@ -63,19 +62,35 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
             "title": _("Who may do what"),
             "separator": True,
             "items": [
-                _item(_("Tenants"), "groups", reverse_lazy("admin:tenants_tenant_changelist")),
-                _item(_("API keys"), "key", reverse_lazy("admin:tenants_apikey_changelist")),
-                _item(_("Plans"), "speed", reverse_lazy("admin:tenants_plan_changelist")),
+                _rows(_("Tenants"), "groups", "tenants", "tenant"),
+                _rows(_("API keys"), "key", "tenants", "apikey"),
+                _rows(_("Plans"), "speed", "tenants", "plan"),
+            ],
+        },
+        {
+            "title": _("Usage and money"),
+            "separator": True,
+            "items": [
+                _rows(_("Requests"), "receipt_long", "tenants", "usagerecord"),
+                _rows(_("Usage by day"), "calendar_month", "tenants", "usagerollup"),
+                _rows(_("Prices"), "sell", "tenants", "price"),
+                _rows(_("Adjustments"), "balance", "tenants", "adjustment"),
+                _rows(_("Budget warnings"), "notifications", "tenants", "budgetwarning"),
             ],
         },
         {
             "title": _("System"),
             "separator": True,
             "items": [
-                _item(_("Operators"), "person", reverse_lazy("admin:auth_user_changelist")),
-                _item(_("Groups"), "shield_person", reverse_lazy("admin:auth_group_changelist")),
-                _item(_("Who did what"), "history", reverse_lazy("admin:gateway_admin_operatoraction_changelist")),
+                _rows(_("Operators"), "person", "auth", "user"),
+                _rows(_("Groups"), "shield_person", "auth", "group"),
+                _rows(
+                    _("Automation tokens"), "token", "gateway_admin", "automationtoken", "gateway_admin.manage_tokens"
+                ),
+                _rows(_("Audit log"), "policy", "auditlog", "logentry"),
+                _rows(_("Pauses and drains"), "history", "gateway_admin", "operatoraction"),
                 _item(_("API reference"), "api", reverse_lazy("schema-docs")),
+                _item(_("Operators' API"), "terminal", reverse_lazy("operators-docs")),
             ],
         },
     ]
@@ -83,3 +98,10 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
 
 def _item(title: Any, icon: str, link: Any) -> dict[str, Any]:
     return {"title": title, "icon": icon, "link": link}
+
+
+def _rows(title: Any, icon: str, app: str, model: str, permission: str = "") -> dict[str, Any]:
+    """The list of a model, for those who may see it."""
+    needed = permission or f"{app}.view_{model}"
+    link = reverse_lazy(f"admin:{app}_{model}_changelist")
+    return {**_item(title, icon, link), "permission": lambda request: request.user.has_perm(needed)}

@@ -99,7 +99,7 @@ class ApiKeyAdmin(AuditedAdmin):
     sortable_by = ()
     paginator = InfinitePaginator
     search_fields = ("prefix", "name", "tenant__slug")
-    search_help_text = _("A key or its prefix, or the beginning of a key's or tenant's name.")
+    search_help_text = _("A key or its prefix, or part of its name or of the tenant's short name.")
     autocomplete_fields = ("tenant",)
     actions = ("revoke_selected",)
     actions_detail = ("rotate", "revoke")

@@ -42,7 +42,7 @@ def live_state(tenant: Tenant, key: ApiKey | None = None) -> JsonResponse:
         {
             "error": error,
             "at": timezone.now().timestamp(),
-            "limits": [_row(state) for state in states] or [_unknown(limit) for limit in limits],
+            "limits": [_row(state) for state in _sorted(states)] or [_unknown(limit) for limit in limits],
         },
         headers={"Cache-Control": "no-store"},
     )
@@ -60,6 +60,12 @@ def _limits(level: Level, row: Limited) -> Sequence[Limit]:
     return limits_of(level, [getattr(row, name) for name in LIMIT_FIELDS])
 
 
+def _sorted(states: list[LimitState]) -> list[LimitState]:
+    """By name, and of one name the limit first that leaves less."""
+    names = list(KINDS)
+    return sorted(states, key=lambda state: (names.index(state.name), not state.in_force))
+
+
 def _row(state: LimitState) -> dict[str, Any]:
     return {
         **_unknown(Limit(state.level, state.name, state.limit)),
@@ -71,6 +77,7 @@ def _row(state: LimitState) -> dict[str, Any]:
         "level": _level(state),
         "resets": _resets(state),
         "known": state.known,
+        "in_force": state.in_force,
     }
 
 
@@ -89,6 +96,7 @@ def _unknown(limit: Limit) -> dict[str, Any]:
         "level": "",
         "resets": "",
         "known": True,
+        "in_force": True,
     }
 
 
@@ -108,7 +116,7 @@ def _resets(state: LimitState) -> str:
     at = datetime.fromtimestamp(state.resets_at / 1000, UTC)
     seconds = (at - timezone.now()).total_seconds()
     if KINDS[state.name].span is Span.MINUTE:
-        return _("full again in %(seconds)d s") % {"seconds": round(seconds)} if seconds >= 1 else _("is full")
+        return _("all of it in %(seconds)d s") % {"seconds": round(seconds)} if seconds >= 1 else "–"
     if seconds < _MINUTE_S:
         return _("in less than a minute")
     return _("%(at)s (in %(time)s)") % {"at": f"{at:%Y-%m-%d %H:%M}Z", "time": timeuntil(at, depth=1)}

@@ -138,17 +138,13 @@ def _consequences(old: Plan, new: Plan, now: datetime) -> Iterator[str]:
         yield from _lost_models(lost)
     if new.best_class > old.best_class:
         lost_classes = {name: n for name, n in requests_by_class(old, now).items() if name < new.best_class}
-        told = _(
-            "%(count)s requests of the last 7 days ran in a better class than %(best)s; such requests get that one."
-        )
+        told = _("%(count)s requests of the last 7 days had a better class than %(best)s; such ones get that.")
         yield told % {"count": whole(sum(lost_classes.values())), "best": dict(QOS_CHOICES)[new.best_class]}
     if old.weight != new.weight:
         told = _("Against other tenants of its class each of these gets %(factor)s times the share it had.")
         yield told % {"factor": f"{new.weight / old.weight:.3g}"}
     if old.cache_sharing != new.cache_sharing:
-        yield _(
-            "Prompts that are cached now are not found again: the first requests after the change compute them anew."
-        )
+        yield _("Prompts that are cached now are not found again: they are computed anew when they come next.")
     if old.retention_hours and not new.retention_hours:
         yield _("Answers are no longer kept: a repeated request with an Idempotency-Key cannot get its answer again.")
     if new.retention_hours > old.retention_hours:

@@ -63,7 +63,6 @@ class PlanAdmin(AuditedAdmin):
     """Plans and how many tenants share each."""
 
     form = PlanForm
-    change_form_after_template = "plans/preview_button.html"
     list_display = (
         "name",
         "best_class",

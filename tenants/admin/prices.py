@@ -134,17 +134,17 @@ class PriceAdmin(AuditedAdmin):
         """The class by its short name, or that all are meant."""
         return price.qos_class.upper() or gettext("every class")
 
-    @display(description=_("a million prompt tokens"))
+    @display(description=_("prompt, a million"))
     def input_price(self, price: Price) -> str:
         """With the currency."""
         return _amount(price.input_per_million)
 
-    @display(description=_("a million cached prompt tokens"))
+    @display(description=_("cached, a million"))
     def cached_price(self, price: Price) -> str:
         """With the currency."""
         return _amount(price.cached_input_per_million)
 
-    @display(description=_("a million answer tokens"))
+    @display(description=_("answer, a million"))
     def output_price(self, price: Price) -> str:
         """With the currency."""
         return _amount(price.output_per_million)

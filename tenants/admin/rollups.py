@@ -11,17 +11,18 @@ from unfold.paginator import InfinitePaginator
 from tenants.admin.figures import exact_money, whole
 from tenants.admin.read_only import ReadOnlyAdmin
 from tenants.admin.time_range import TimeRangeFilter
+from tenants.admin.whose import WhoseColumns, with_names
 from tenants.models import UsageRollup
 
 
 @admin.register(UsageRollup)
-class UsageRollupAdmin(ReadOnlyAdmin):
+class UsageRollupAdmin(WhoseColumns, ReadOnlyAdmin):
     """One line for each day, key, model and class; hours are on the tenant's page."""
 
     list_display = (
         "day",
-        "tenant",
-        "key",
+        "whose_tenant",
+        "whose_key",
         "model",
         "class_name",
         "asked",
@@ -41,7 +42,6 @@ class UsageRollupAdmin(ReadOnlyAdmin):
     )
     list_filter_submit = True
     list_fullwidth = True
-    list_select_related = ("tenant", "key")
     list_per_page = 50
     ordering = ("-starts_at", "-id")
     sortable_by = ()
@@ -50,7 +50,7 @@ class UsageRollupAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> "QuerySet[UsageRollup]":
         """Days alone: hours beside them would be the same requests once more."""
         sums: QuerySet[UsageRollup] = super().get_queryset(request)
-        return sums.filter(period=UsageRollup.Period.DAY)
+        return with_names(sums.filter(period=UsageRollup.Period.DAY))
 
     @display(description=_("day"))
     def day(self, sums: UsageRollup) -> str:

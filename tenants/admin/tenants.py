@@ -41,6 +41,7 @@ class ApiKeyInline(TabularInline):
     fields = ("page", "masked", "state", "limits", "created_at", "ends_at")
     readonly_fields = fields
     can_delete = False
+    hide_title = True
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[ApiKey]":
         """Read the plans along, whose limits hold too."""

@@ -23,6 +23,7 @@ from domain.outcome import Outcome
 from tenants.admin.figures import exact_money
 from tenants.admin.read_only import ReadOnlyAdmin
 from tenants.admin.time_range import TimeRangeFilter
+from tenants.admin.whose import WhoseColumns, with_names
 from tenants.models import UsageRecord
 
 _OUTCOME_COLOURS = {
@@ -37,12 +38,13 @@ _OUTCOME_COLOURS = {
 
 
 @admin.register(UsageRecord)
-class UsageRecordAdmin(ReadOnlyAdmin):
+class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
     """One line a request; pages are not counted, since counting a large table takes longer than reading a page."""
 
     list_display = (
         "finished_at",
-        "tenant",
+        "whose_tenant",
+        "whose_key",
         "model_and_version",
         "class_name",
         "outcome_label",
@@ -65,16 +67,15 @@ class UsageRecordAdmin(ReadOnlyAdmin):
         ("finished_at", TimeRangeFilter),
     )
     list_filter_submit = True
-    readonly_fields = ("cost", "price_line", "queue_ms", "first_token_ms", "total_ms")
+    readonly_fields = ("whose_tenant", "whose_key", "cost", "price_line", "queue_ms", "first_token_ms", "total_ms")
     list_fullwidth = True
-    list_select_related = ("tenant",)
     list_per_page = 50
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("=request_id",)
     search_help_text = _("A whole request id, as in the answer's x-request-id.")
     fieldsets = (
-        (None, {"fields": ("request_id", "tenant", "key", "endpoint", "stream", "qos_class")}),
+        (None, {"fields": ("request_id", "whose_tenant", "whose_key", "endpoint", "stream", "qos_class")}),
         (_("Outcome"), {"fields": ("outcome", "status", "error_code", "retry_attempt", "rollback_cause")}),
         (_("Tokens"), {"fields": ("prompt_tokens", "cached_tokens", "completion_tokens")}),
         (_("Cost"), {"fields": ("cost", "price_line")}),
@@ -96,9 +97,9 @@ class UsageRecordAdmin(ReadOnlyAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[UsageRecord]":
-        """Read tenant and key along."""
+        """Look up the names along."""
         records: QuerySet[UsageRecord] = super().get_queryset(request)
-        return records.select_related("tenant", "key")
+        return with_names(records)
 
     @display(description=_("model"))
     def model_and_version(self, record: UsageRecord) -> str:

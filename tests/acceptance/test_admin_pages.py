@@ -28,13 +28,13 @@ def product(transactional_db: None, valkey: "Redis") -> Tenant:
     """Two workers, some waiting work, usage, and an operator's account."""
     User.objects.create_superuser("admin", password=PASSWORD)
     tenant = ensure_demo_tenant(make_key().plaintext)
-    fill_valkey(valkey)
+    fill_valkey(valkey, tenant)
     key, _ = create_key(tenant, "web shop")
     record_usage([usage_row(tenant.pk, key.pk, number) for number in range(40)])
     return tenant
 
 
-def fill_valkey(valkey: "Redis") -> None:
+def fill_valkey(valkey: "Redis", tenant: Tenant) -> None:
     now = int(timezone.now().timestamp())
     common = {
         "model": "smollm2-135m-instruct",
@@ -56,7 +56,7 @@ def fill_valkey(valkey: "Redis") -> None:
     valkey.set("sl:gateway:gateway-0", "1")
     valkey.sadd("sl:models", "smollm2-135m-instruct")
     valkey.zadd("sl:ready:smollm2-135m-instruct:p1", {f"r{number}": number for number in range(17)})
-    valkey.sadd("sl:slots:demo", *[f"r{number}" for number in range(40)])
+    valkey.sadd(f"sl:slots:t:{tenant.pk}", *[f"r{number}" for number in range(40)])
 
 
 def usage_row(tenant_id: int, key_id: int, number: int) -> UsageRow:

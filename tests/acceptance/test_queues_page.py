@@ -162,7 +162,7 @@ def test_on_the_running_product_a_class_is_paused_and_opened(tmp_path: Path) -> 
         store = product.store()
         model = product.client().models.list().data[0].id
         queue = f'[data-queue="{model}:p2"]'
-        pictures = Path(os.environ.get("SLUICE_TEST_PICTURES", tmp_path))
+        pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
         with open_browser(product.root_url, pictures) as operator:
             operator.login(str(product.ready["admin_password"]), str(product.ready["admin_user"]))
             operator.open("queues")

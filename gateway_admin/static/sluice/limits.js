@@ -24,8 +24,10 @@ const rowOf = (limit) => {
   const row = old || document.getElementById("limit-row").content.firstElementChild.cloneNode(true);
   row.dataset.limit = limit.key;
   row.dataset.level = limit.level;
+  row.classList.toggle("sluice-faded", !limit.in_force);
   for (const name of TEXTS) row.querySelector(`[data-field="${name}"]`).textContent = limit[name] || (name === "held" ? "–" : "");
   row.querySelector('[data-field="known"]').hidden = limit.known;
+  row.querySelector('[data-field="in_force"]').hidden = limit.in_force;
   row.querySelector('[data-bar="share"]').replaceChildren(bar(limit));
   return row;
 };

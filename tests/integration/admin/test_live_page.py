@@ -82,12 +82,13 @@ def test_a_worker_that_an_operator_paused_is_shown_as_paused(admin_client: Clien
 
 
 def test_requests_under_way_are_shown_beside_the_limit(admin_client: Client, valkey: "Redis", rows: Any) -> None:
-    valkey.sadd("sl:slots:acme", "a", "b", "c")
-    valkey.sadd("sl:slots:unknown", "a")
+    valkey.sadd(f"sl:slots:t:{rows.tenant.pk}", "a", "b", "c")
+    valkey.sadd(f"sl:slots:k:{rows.key.pk}", "a", "b", "c")
+    valkey.sadd("sl:slots:t:987654", "a")
 
     assert ask(admin_client)["slots"] == [
         {"tenant": "acme", "running": 3, "limit": 8},
-        {"tenant": "unknown", "running": 1, "limit": None},
+        {"tenant": "#987654", "running": 1, "limit": None},
     ]
 
 
