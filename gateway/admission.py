@@ -13,6 +13,7 @@ from domain.config import Config
 from domain.qos import QosClass, choose_class
 from domain.queue_limits import queue_limits
 from gateway.errors import Refusal, refuse
+from gateway.idempotency import given_again, make_note
 from gateway.over_limit import closed, over_limit
 from gateway.runtime import Runtime
 from gateway.schema import Ask
@@ -30,11 +31,15 @@ SEEDING_S = 3.0
 
 async def admit(
     runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour
-) -> tuple[NewItem, Admitted]:
+) -> tuple[NewItem, Admitted | Repeated]:
     """Admit one request, or refuse it with the limit it met.
 
+    Returns:
+        What was asked, and that it waits now; or the answer that a request with its idempotency key got before.
+
     Raises:
-        ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked.
+        ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked; 409 or 422
+            for an idempotency key that was used and has no answer to give.
     """
     _refuse_what_never_fits(runtime, ask)
     item = _item(runtime, principal, ask, body, colour)
@@ -46,7 +51,8 @@ async def admit(
         raise over_limit(verdict, item)
     if isinstance(verdict, Closed):
         raise closed(verdict, item)
-    assert not isinstance(verdict, Repeated)
+    if isinstance(verdict, Repeated):
+        return item, given_again(verdict)
     if verdict.unknown is not None:
         runtime.background(asyncio.create_task(runtime.seeder.fill_later(item, verdict.unknown)))
     return item, verdict
@@ -89,6 +95,7 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         queue_ms=min(limits.deadline_ms, int(1000 * min(time_allowed_s(ask, config), ask.read_timeout_s or math.inf))),
         max_waiting=limits.max_waiting,
         max_waiting_bytes=limits.max_waiting_bytes,
+        note=make_note(config, principal, ask, body),
     )
 
 

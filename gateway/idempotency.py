@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from domain.config import Config
 from gateway.connection import Receive, Send
-from gateway.errors import ApiError, Refusal, refuse
+from gateway.errors import Refusal, refuse
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing import logs, metrics
@@ -73,16 +73,18 @@ def make_note(config: Config, principal: Principal, ask: Ask, body: bytes) -> No
     )
 
 
-def refusal(repeated: Repeated) -> ApiError:
-    """The error for a repetition that gets no answer.
+def given_again(repeated: Repeated) -> Repeated:
+    """A repetition that gets the first one's answer.
 
     Raises:
-        KeyError: it does get one.
+        ApiError: 409 or 422: it gets none.
     """
+    if repeated.what == "done":
+        return repeated
     headers = {"x-sluice-original-request-id": repeated.request_id}
     if repeated.what != "running":
         headers["x-should-retry"] = "false"
-    return refuse(_REFUSALS[repeated.what], headers=headers)
+    raise refuse(_REFUSALS[repeated.what], headers=headers)
 
 
 class Keeper:

@@ -13,14 +13,16 @@ import time
 from gateway.admission import admit, time_allowed_s
 from gateway.answer import Answer
 from gateway.errors import Refusal, refuse
+from gateway.idempotency import Replay
 from gateway.relay import Relay
 from gateway.runtime import runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.colour import Colour
+from workers.ready.verdict import Repeated
 
 
-async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) -> Answer:
+async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) -> Answer | Replay:
     """Admit one request and return its answer, which is still to be written.
 
     Args:
@@ -30,7 +32,7 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         colour: the request's ids.
 
     Raises:
-        ApiError: it is refused: limits (429), no engine or no store (503).
+        ApiError: it is refused: limits (429), idempotency key (409, 422), no engine or no store (503).
     """
     started = time.monotonic()
     here = runtime()
@@ -43,6 +45,9 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
     except BaseException:
         del here.relays[colour.request_id]
         raise
+    if isinstance(admitted, Repeated):
+        del here.relays[colour.request_id]
+        return Replay(admitted, colour.request_id, started, stream=ask.stream)
     relay.admitted = True
     if admitted.ring or not admitted.has_room:
         here.tickets.arrived(item.model, item.qos_class, has_room=admitted.ring)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,11 +12,14 @@ from tests.stack import Stack
 class Caller:
     """A client on a bare socket, which can leave at any moment without a word."""
 
-    def __init__(self, stack: Stack, body: dict[str, Any], key: str = "") -> None:
+    def __init__(
+        self, stack: Stack, body: dict[str, Any], key: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
         where = urlsplit(stack.base_url)
         content = json.dumps(body).encode()
+        further = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         head = (
-            f"POST {where.path}/chat/completions HTTP/1.1\r\nhost: {where.netloc}\r\n"
+            f"POST {where.path}/chat/completions HTTP/1.1\r\nhost: {where.netloc}\r\n{further}"
             f"authorization: Bearer {key or stack.api_key}\r\ncontent-length: {len(content)}\r\n\r\n"
         )
         self._socket = socket.create_connection((where.hostname, where.port), timeout=20)

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from domain.qos import POLICIES
 from domain.usage import Usage
 from workers.ready import scripts
-from workers.ready.item import Affinity, Claim, Ending, NewItem, Room, decode_claimed
+from workers.ready.item import Affinity, Claim, Ending, NewItem, Note, Room, decode_claimed
 from workers.ready.packing import pack_limits, pack_prices
 from workers.ready.verdict import Gap, Verdict, decode_verdict
 
@@ -57,6 +57,14 @@ def item_fields(item: NewItem) -> list[Any]:
         *("prio", POLICIES[item.qos_class].engine_priority, "seqs", item.sequences, "trace", item.traceparent),
         *("weight", item.weight, "prompt", item.prompt_tokens, "out", item.output_tokens, "prefix", item.prefix),
         *("limits", pack_limits(item.limits), "prices", pack_prices(item.prices)),
+        *(_note_fields(item.note) if item.note else ()),
+    ]
+
+
+def _note_fields(note: Note) -> list[Any]:
+    return [
+        *("idem", note.name, "idem_body", note.body, "idem_ms", note.ttl_ms),
+        *("idem_keeps", int(note.keep_ms > 0)),
     ]
 
 
@@ -190,6 +198,10 @@ class ReadySet:
             *item_fields(item),
             *("t_admit", admitted_ms, "attempt", attempt),
         )
+
+    async def keep_answer(self, request_id: str, answer: bytes, keep_ms: int) -> None:
+        """Keep the answer of a request that carried an idempotency key, for those who ask again."""
+        await self.redis.set(f"sl:kept:{request_id}", answer, px=keep_ms)
 
     async def gateway_beat(self, gateway_id: str, lease_ms: int) -> bool:
         """Renew a gateway's lease; False if Redis did not know it (first beat, or taken for dead)."""

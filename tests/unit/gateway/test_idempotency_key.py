@@ -8,10 +8,11 @@ from domain.config import Config
 from domain.qos import QosClass
 from gateway import idempotency
 from gateway.errors import ApiError
-from gateway.idempotency import Keeper, make_note, read_key, refusal
+from gateway.idempotency import Keeper, given_again, make_note, read_key
 from gateway.schema import Ask
 from tenants.snapshot import Principal
-from workers.ready.item import Note, Repeated
+from workers.ready.item import Note
+from workers.ready.verdict import Repeated
 
 HOUR_MS = 3_600_000
 
@@ -82,13 +83,19 @@ def test_an_answer_is_kept_for_as_long_as_plan_and_key_both_last() -> None:
     assert note(retention_hours=100).keep_ms == 24 * HOUR_MS == note().ttl_ms
 
 
+def refusal(what: str) -> ApiError:
+    with pytest.raises(ApiError) as refused:
+        given_again(Repeated(what, "first", b""))
+    return refused.value
+
+
 def test_who_repeats_while_it_runs_is_told_when_to_come_back_and_others_not_to() -> None:
-    running = refusal(Repeated("running", "first", b""))
+    running = refusal("running")
     assert (running.status, running.code) == (409, "idempotency_in_progress")
     assert int(running.headers["retry-after"]) >= 1
     assert "x-should-retry" not in running.headers
     for what, status in (("used", 409), ("other_body", 422)):
-        error = refusal(Repeated(what, "first", b""))
+        error = refusal(what)
         assert error.status == status
         assert error.headers["x-should-retry"] == "false"
         assert error.headers["x-sluice-original-request-id"] == "first"

@@ -3,11 +3,12 @@
 --       6.. further fields of the item: name, value, ... (tenant, tenant_id, key_id, model, class, gw, endpoint, stream, salt,
 --       prio, seqs, trace, max_retries, weight, prompt = tokens of the prompt, out = output tokens at most, prefix,
 --       limits = packed {{level, code, cap}, ...}, prices = packed {{version's beginning, id, input, cached, output}, ...},
---       res_i, res_o, res_c = what is set aside: prompt tokens, output tokens, cost)
+--       res_i, res_o, res_c = what is set aside: prompt tokens, output tokens, cost, idem* = its idempotency key's note)
 -- Returns {'ok', ring, tightest limits, unknown periods, tokens that the tenant has spent in this month, cost in billionths},
 --         {'unknown', unknown periods}: they have to be seeded first,
 --         {'no', 'limit', tightest limits, number of the limit, left, ms until it may pass or -1 for never}, or
---         {'no', reason, tightest limits, most that may wait, waiting, ms that the oldest has waited, {latest waits in ms}}.
+--         {'no', reason, tightest limits, most that may wait, waiting, ms that the oldest has waited, {latest waits in ms}}, or
+--         {'again', ...}, see read_note(): its idempotency key was used before.
 -- Tightest limits: see tightest(); unknown periods: see unknown_of().
 local rid, max_waiting, max_bytes, wait_ms, body = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local FIELDS, LATEST_WAITS = 6, 50
@@ -39,6 +40,9 @@ local function note_exhausted(quota, item, number)
   end
 end
 
+local repeated = read_note(rid, item, now)
+if repeated then return repeated end
+
 local quota = open_quota(item, now)
 local unknown, blocks = unknown_of(quota)
 local barred, seen = check(quota, now)
@@ -66,6 +70,7 @@ if not again then
   redis.call('SADD', 'sl:gwitems:' .. item.gw, rid)
   redis.call('SADD', 'sl:gateways', item.gw) -- a gateway that was taken for dead meanwhile is swept again
   enter_queue(rid, item, now)
+  open_note(rid, item)
 end
 
 local month = quota.month.t

@@ -11,13 +11,11 @@ local ANSWER_DUE_MS = 5000
 
 -- What the note says to a request that carries a key: nil to go on, else {'again', what, rid of the first, answer or ''}
 -- with what = 'other_body', 'running', 'done' (here is the answer) or 'used' (it is not kept).
--- Second value: true if this very request was admitted already and has ended since; the reply was lost on the way.
 local function read_note(rid, item, now)
-  if not item.idem then return nil, false end
+  if not item.idem then return nil end
   local note = redis.call('HMGET', 'sl:idem:' .. item.idem, 'rid', 'state', 'body', 'keeps', 'at')
   local first, is_running = note[1], note[2] == 'running'
-  if first == rid then return nil, not is_running end
-  if not first or (is_running and redis.call('EXISTS', 'sl:item:' .. first) == 0) then return nil, false end
+  if not first or first == rid or (is_running and redis.call('EXISTS', 'sl:item:' .. first) == 0) then return nil end
   if note[3] ~= item.idem_body then return {'again', 'other_body', first, ''} end
   if is_running then return {'again', 'running', first, ''} end
   local answer = redis.call('GET', 'sl:kept:' .. first)

@@ -27,6 +27,7 @@
 --   sl:born                  string  ms at which this store began to count
 --   sl:exhausted:<month>     set     "<tenant id>:<code of the limit>" of budgets that a request found no room in
 --   sl:ended:<minute>        set     rids that ended in that minute
+--   sl:idem:<tenant>:<digest>  hash  the note of an idempotency key; sl:kept:<rid>: an answer that is kept, see idempotency.lua
 --   sl:workers               set     worker ids, dead ones too until the sweep has seen them
 --   sl:worker:<wid>          hash    live state; expires with the worker's lease
 --   sl:held:<wid>            set     rids under that worker's lease
@@ -182,6 +183,7 @@ local function close_item(rid, item, outcome, status, code, u, now)
   charge_rest(item, u, now)
   note_billed(item, u, now)
   if item.state == 'lost' then note_wasted(item, u[3], now) end
+  close_note(rid, item, outcome, now)
   -- A lost item counts the attempt that was to come; it was not run again.
   local attempt = tonumber(item.attempt) - (item.state == 'lost' and 1 or 0)
   redis.call('ZREM', 'sl:deadlines', rid)
