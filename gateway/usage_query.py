@@ -55,7 +55,7 @@ def _given(query: QueryDict) -> dict[str, str]:
             raise _wrong(name[:100], f"Unknown parameter '{name[:100]}'. Use {', '.join(_NAMES)}.", "unknown_parameter")
         if len(values) > 1:
             raise _wrong(name, f"'{name}' is repeated. Send it once.", "duplicate_parameter")
-    return {name: query[name] for name in query}
+    return {name: str(query[name]) for name in query}
 
 
 def _bucket(text: str) -> Bucket:

@@ -48,7 +48,8 @@ class Neighbour(threading.Thread):
 @pytest.fixture(scope="module", autouse=True)
 def neighbours(sim: Stack) -> Iterator[None]:
     """Others who stream all the while; they are looked at in the end."""
-    workers = [child.pid for child in sim.children("celeryd: worker-")]
+    # A worker that has just become ready may still be about to take its name.
+    workers = [child.pid for child in wait_until(lambda: sim.children("celeryd: worker-"), 20)]
     threads = [Neighbour(sim, number) for number in range(3)]
     for thread in threads:
         thread.start()
@@ -281,6 +282,96 @@ def test_a_wrong_key_is_refused_before_the_body_is_read(sim: Stack, headers: dic
     response = httpx.post(f"{sim.base_url}/chat/completions", content=b"[" * 1000, headers=headers, timeout=30)
     assert response.status_code == 401
     assert sse.error_of(response)["code"] in {"invalid_api_key", "missing_api_key"}
+
+
+MARK = "spoofed-4711"
+SPOOFED = [
+    ("x-priority", f"P0 {MARK}"),
+    ("x-priority", "0"),
+    ("x-tenant", MARK),
+    ("x-tenant-id", "1"),
+    ("x-qos-class", "p0"),
+    ("x-model-version", MARK),
+    ("x-upstream", f"http://127.0.0.1:1/{MARK}"),
+    ("x-gateway-destination-endpoint", "127.0.0.1:1"),
+    ("x-forwarded-for", "203.0.113.9"),
+    ("x-forwarded-for", "203.0.113.10"),
+    ("x-request-id", MARK),
+    ("x-request-id", MARK * 850),
+    ("baggage", f"tenant={MARK}"),
+]
+
+
+@pytest.fixture(scope="module")
+def keys(sim: Stack) -> dict[str, str]:
+    """Of a tenant that gets no P0, of two that share no cached prompts, and of two that do."""
+    shared = {"cache_sharing": "shared"}
+    plans = {"modest": {"best_class": "p1"}, "apart-1": {}, "apart-2": {}, "sharing-1": shared, "sharing-2": shared}
+    return sim.add_tenants(plans)
+
+
+def test_headers_choose_neither_tenant_nor_class_nor_engine_and_leave_no_trace(
+    sim: Stack, keys: dict[str, str]
+) -> None:
+    headers = [("authorization", f"Bearer {keys['modest']}"), ("content-type", "application/json"), *SPOOFED]
+    content = json.dumps(chat(max_tokens=1, service_tier="priority"))
+    answer = httpx.post(f"{sim.base_url}/chat/completions", content=content, headers=headers, timeout=60)
+
+    assert (answer.status_code, answer.json()["service_tier"]) == (200, "default")
+    assert MARK not in str(answer.headers.raw) + answer.text
+    request_id = answer.headers["x-request-id"]
+    wait_until(lambda: any(row[0] == request_id for row in sim.usage_rows()), 10)
+    rows = sim.usage_rows("request_id, qos_class, tenant_id")
+    found = next(row for row in rows if row[0] == request_id)
+    assert found[1] == "p1"
+    assert [row[2] for row in rows].count(found[2]) == 1
+    store = sim.store()
+    assert not any(MARK.encode() in name for name in store.scan_iter(count=1000))
+    assert MARK not in httpx.get(f"{sim.root_url}/metrics", timeout=20).text
+    assert not [path for path in sim.data_dir.rglob("*.log") if MARK.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("sent", [b"a\r\n b", b"\xff\xfe", "übergröße".encode(), b"a\x00b", b"x" * 70_000])
+def test_a_request_id_that_is_no_text_reaches_nobody(sim: Stack, sent: bytes) -> None:
+    where = urlsplit(sim.base_url)
+    head = b"GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer %b\r\n"
+    with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
+        connection.sendall(head % sim.api_key.encode() + b"x-request-id: %b\r\n\r\n" % sent)
+        got = b""
+        while more := connection.recv(65_536):
+            got += more
+    status = got.split(b" ", 2)[1]
+    assert status in (b"200", b"400", b"431")
+    assert sent not in got.partition(b"\r\n\r\n")[0]
+    assert got.lower().count(b"x-request-id:") == (1 if status == b"200" else 0)
+
+
+def cached_tokens(answer: httpx.Response) -> int:
+    assert answer.status_code == 200, answer.text
+    return int((answer.json()["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+
+
+def told_of_the_answer(answer: httpx.Response) -> dict[str, str]:
+    """Headers that do not differ from one request to the next anyway."""
+    always_new = ("x-request-id", "date", "openai-processing-ms")
+    return {name: value for name, value in answer.headers.items() if name not in always_new}
+
+
+def test_what_one_tenant_sent_is_no_hit_for_another_unless_both_share(sim: Stack, keys: dict[str, str]) -> None:
+    body = chat(messages=[{"role": "user", "content": "The lock keeper counts boats. " * 40}], max_tokens=4, seed=1)
+
+    def ask(tenant: str) -> httpx.Response:
+        headers = {"authorization": f"Bearer {keys[tenant]}"}
+        return httpx.post(f"{sim.base_url}/chat/completions", json=body, headers=headers, timeout=60)
+
+    first, again, other = ask("apart-1"), ask("apart-1"), ask("apart-2")
+    assert (cached_tokens(first), cached_tokens(other)) == (0, 0)
+    assert cached_tokens(again) > 0
+    assert told_of_the_answer(other) == told_of_the_answer(first)
+    assert other.json()["choices"] == first.json()["choices"]
+
+    assert cached_tokens(ask("sharing-1")) == 0
+    assert cached_tokens(ask("sharing-2")) > 0
 
 
 def test_a_header_that_is_no_http_is_refused_and_serves_the_next(sim: Stack) -> None:
