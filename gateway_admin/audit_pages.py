@@ -4,6 +4,7 @@ from typing import Any
 
 from auditlog.models import LogEntry
 from django.contrib import admin
+from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
@@ -27,6 +28,7 @@ _NAMES = {
 }
 _COLOURS = {"create": "success", "update": "info", "delete": "danger", "access": "info"}
 _FIELDS_NAMED = 4
+_BEFORE_AFTER = 2
 
 admin.site.unregister(LogEntry)
 
@@ -101,7 +103,7 @@ class LogEntryAdmin(ReadOnlyAdmin):
     @display(description=_("what changed"))
     def fields_line(self, entry: LogEntry) -> str:
         """The names of the fields."""
-        names = [name for name, *_values in _changes(entry)]
+        names = _field_names(entry)
         more = len(names) - _FIELDS_NAMED
         shown = ", ".join(names[:_FIELDS_NAMED])
         return gettext("%(fields)s and %(count)d more") % {"fields": shown, "count": more} if more > 0 else shown
@@ -119,14 +121,30 @@ class LogEntryAdmin(ReadOnlyAdmin):
         )
 
 
+def _field_names(entry: LogEntry) -> list[str]:
+    """The fields that changed, as people call them, without looking anything up."""
+    model = entry.content_type.model_class()
+    known = {} if model is None else {field.name: str(field.verbose_name) for field in _fields_of(model)}
+    return [known.get(name, name) for name in entry.changes_dict]
+
+
+def _fields_of(model: type[Model]) -> list[Any]:
+    return [*model._meta.concrete_fields, *model._meta.many_to_many]
+
+
 def _changes(entry: LogEntry) -> list[tuple[str, str, str]]:
-    return [_change(str(name), told) for name, told in (entry.changes_display_dict or {}).items()]
+    if entry.content_type.model_class() is None:  # of a part that is no longer installed
+        return [(name, "–", str(told)) for name, told in entry.changes_dict.items()]
+    relations = [_relation(name, told) for name, told in entry.changes_dict.items() if isinstance(told, dict)]
+    values = [(str(name), *told) for name, told in entry.changes_display_dict.items() if len(told) == _BEFORE_AFTER]
+    return relations + [(name, _shown(before), _shown(after)) for name, before, after in values]
 
 
-def _change(name: str, told: Any) -> tuple[str, str, str]:
-    if isinstance(told, dict):  # a relation: what was added or removed
-        objects = ", ".join(str(one) for one in told.get("objects", ()))
-        removed = told.get("operation") == "delete"
-        return (name, objects, "–") if removed else (name, "–", objects)
-    before, after = (("–" if value in (None, "None", "") else str(value)) for value in told)
-    return name, before, after
+def _relation(name: str, told: dict[str, Any]) -> tuple[str, str, str]:
+    """What was added to a relation or taken from it."""
+    objects = ", ".join(str(one) for one in told.get("objects", ()))
+    return (name, objects, "–") if told.get("operation") == "delete" else (name, "–", objects)
+
+
+def _shown(value: Any) -> str:
+    return "–" if value in (None, "None", "") else str(value)
