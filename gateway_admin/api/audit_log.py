@@ -45,7 +45,7 @@ class LogEntrySerializer(serializers.ModelSerializer[LogEntry]):
     @extend_schema_field({"type": "string", "enum": sorted(_NUMBERS)})
     def get_action(self, entry: LogEntry) -> str:
         """In words."""
-        return _ACTIONS[LogEntry.Action(entry.action)]
+        return _ACTIONS[entry.action]
 
     @extend_schema_field({"type": "string", "enum": sorted(_TYPES)})
     def get_object_type(self, entry: LogEntry) -> str:

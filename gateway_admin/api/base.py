@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.db import transaction
+from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils import translation
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotAcceptable, ValidationError
 from rest_framework.filters import OrderingFilter, SearchFilter
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.pagination import BasePagination
 from rest_framework.renderers import BaseRenderer, BrowsableAPIRenderer, JSONRenderer
 from rest_framework.request import Request
@@ -28,6 +30,21 @@ _PAGE_PARAMETERS = ("page_query_param", "cursor_query_param", "page_size_query_p
 _FILTER_PARAMETERS = {SearchFilter: "search", OrderingFilter: "ordering"}
 
 
+class _Negotiation(DefaultContentNegotiation):
+    """Answers 406 to a ``format`` that there is not, as to such an ``Accept``; stock would say 404."""
+
+    def filter_renderers(self, renderers: Any, format: str) -> Any:  # noqa: A002  # the library's name
+        """Those of that form.
+
+        Raises:
+            NotAcceptable: there is none.
+        """
+        try:
+            return super().filter_renderers(renderers, format)
+        except Http404 as error:
+            raise NotAcceptable from error
+
+
 class OperatorsViewSet(GenericViewSet[Any]):
     """One noun.
 
@@ -41,6 +58,7 @@ class OperatorsViewSet(GenericViewSet[Any]):
     permission_classes = (HoldsPermission,)
     parser_classes = (BoundedJSONParser,)
     renderer_classes: Sequence[type[BaseRenderer]] = (JSONRenderer, BrowsableAPIRenderer)
+    content_negotiation_class = _Negotiation
     pagination_class: type[BasePagination] = Pages
     metadata_class = None
     schema = OperatorsSchema()

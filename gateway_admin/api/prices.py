@@ -26,10 +26,15 @@ class PriceSerializer(StrictModelSerializer[Price]):
             *("input_per_million", "cached_input_per_million", "output_per_million", "valid_from", "has_begun"),
         )
         read_only_fields = ("id", "has_begun")
+        extra_kwargs = {
+            "model_version": {"default": ""},
+            "qos_class": {"default": ""},
+            "valid_from": {"default": timezone.now, "help_text": "The present if left out."},
+        }
 
     def validate_valid_from(self, at: datetime) -> datetime:
         """What was charged is not charged anew."""
-        if at < timezone.now():
+        if at < timezone.now() and "valid_from" in self.initial_data:
             raise serializers.ValidationError("It must lie ahead; leave it out for now.")
         return at
 

@@ -1,10 +1,16 @@
 """The published schema, and the page that shows it. Both are for whoever may log in."""
 
+from functools import lru_cache
 from typing import Any
 
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.settings import patched_settings
+from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from gateway_admin.api import errors
 from gateway_admin.api.authentication import AutomationTokenAuthentication
@@ -16,6 +22,14 @@ _ACCESS: dict[str, Any] = {
 }
 
 
+@lru_cache(maxsize=1)
+def operators_schema() -> dict[str, Any]:
+    """OpenAPI of this API alone; it changes with the program only."""
+    with patched_settings(SETTINGS):
+        schema: dict[str, Any] = SchemaGenerator(urlconf="gateway_admin.api.mounted").get_schema(public=True)
+    return schema
+
+
 class _Refusing:
     def get_exception_handler(self) -> Any:
         return errors.answer
@@ -24,8 +38,10 @@ class _Refusing:
 class OperatorsSchemaView(_Refusing, SpectacularAPIView):
     """OpenAPI of this API alone."""
 
-    custom_settings = SETTINGS
-    urlconf = "gateway_admin.api.mounted"
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """As JSON or YAML, by ``Accept`` or ``format``."""
+        return Response(operators_schema())
 
 
 class OperatorsDocsView(_Refusing, SpectacularSwaggerView):
