@@ -108,7 +108,7 @@ def _requests(plan: Plan, by: str, now: datetime) -> dict[str, int]:
     return dict(found)
 
 
-def _totals(plan: Plan, amount: Amount, span: Span, now: datetime) -> "QuerySet[Any, dict[str, Any]]":
+def _totals(plan: Plan, amount: Amount, span: Span, now: datetime) -> "QuerySet[Any, Any]":
     """Rows of ``tenant_id``, ``begins`` and the ``total`` that was taken in the period that begins then."""
     if span is Span.MONTH:
         return _months(plan, amount, now)
@@ -120,7 +120,7 @@ def _totals(plan: Plan, amount: Amount, span: Span, now: datetime) -> "QuerySet[
     return rows.order_by().values("tenant_id", begins=F("starts_at")).annotate(total=Sum(_TAKEN[amount]))
 
 
-def _months(plan: Plan, amount: Amount, now: datetime) -> "QuerySet[Any, dict[str, Any]]":
+def _months(plan: Plan, amount: Amount, now: datetime) -> "QuerySet[Any, Any]":
     start, end = month_bounds(now)
     corrected = Adjustment.objects.filter(tenant=OuterRef("tenant_id"), month=start.date()).order_by().values("tenant")
     by_hand = corrected.annotate(found=Sum("cost_nano" if amount is Amount.COST else "tokens")).values("found")
@@ -144,7 +144,7 @@ def _present(span: Span, now: datetime) -> datetime:
     return midnight if span is Span.DAY else midnight.replace(day=1)
 
 
-def _over(totals: "QuerySet[Any, dict[str, Any]]", cap: int, present: datetime | None) -> Over:
+def _over(totals: "QuerySet[Any, Any]", cap: int, present: datetime | None) -> Over:
     over = totals.filter(total__gt=cap)
     found = over.aggregate(
         tenants=Count("tenant_id", distinct=True), periods=Count("tenant_id"), taken=Sum("total", default=0)
@@ -155,13 +155,13 @@ def _over(totals: "QuerySet[Any, dict[str, Any]]", cap: int, present: datetime |
     return Over(found["tenants"], found["periods"], int(found["taken"]) - cap * found["periods"], now)
 
 
-def _peaks(totals: "QuerySet[Any, dict[str, Any]]", count: int) -> list[Peak]:
+def _peaks(totals: "QuerySet[Any, Any]", count: int) -> list[Peak]:
     rows = list(totals.order_by("-total", "tenant_id")[:count])
     tenants = Tenant.objects.in_bulk([row["tenant_id"] for row in rows])
     return [Peak(tenants[row["tenant_id"]], row["begins"], int(row["total"])) for row in rows if row["total"]]
 
 
-def _worst(over: "QuerySet[Any, dict[str, Any]]") -> list[Peak]:
+def _worst(over: "QuerySet[Any, Any]") -> list[Peak]:
     # A tenant can have each of its periods among the worst: enough are read that others come up too.
     worst: dict[int, Peak] = {}
     for peak in _peaks(over, _NAMED * DAYS_LOOKED_AT):

@@ -1,6 +1,7 @@
 """Numbers, amounts of money and limits as operators read them."""
 
 from decimal import Decimal
+from typing import Any
 
 from django.conf import settings
 from django.utils.formats import number_format
@@ -43,7 +44,8 @@ def to_nano(amount: Decimal) -> int:
 
 def limit_label(name: str) -> str:
     """How people call one of ``domain.limits.KINDS``."""
-    return str(capfirst(str(Plan._meta.get_field(name).verbose_name)))
+    field: Any = Plan._meta.get_field(name)
+    return str(capfirst(str(field.verbose_name)))
 
 
 def limit_value(name: str, value: int) -> str:

@@ -1,6 +1,5 @@
 """Live limits as JSON: what the pages of tenants and keys ask for every two seconds."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -56,7 +55,7 @@ def _connect(url: str) -> "Redis":
     )
 
 
-def _limits(level: Level, row: Limited) -> Sequence[Limit]:
+def _limits(level: Level, row: Limited) -> tuple[Limit, ...]:
     return limits_of(level, [getattr(row, name) for name in LIMIT_FIELDS])
 
 

@@ -120,7 +120,8 @@ class PlanAdmin(AuditedAdmin):
         form = self.get_form(request, plan, change=True, fields=None)(request.POST, instance=copy(plan))
         if request.method != "POST" or not form.is_valid():
             # The form of the usual page shows what is wrong; it is not saved, since it is not valid.
-            return self.changeform_view(request, object_id)
+            answer: HttpResponseBase = self.changeform_view(request, object_id)
+            return answer
         context = {
             **self.admin_site.each_context(request),
             "title": gettext("Preview: %(plan)s") % {"plan": plan.name},

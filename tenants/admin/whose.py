@@ -13,7 +13,8 @@ def with_names(rows: "QuerySet[Any]") -> "QuerySet[Any]":
     """Look up along the tenant's short name and the key's name."""
     tenant = Tenant.objects.filter(pk=OuterRef("tenant_id")).values("slug")
     key = ApiKey.objects.filter(pk=OuterRef("key_id")).values("name")
-    return rows.annotate(tenant_slug=Subquery(tenant), key_name=Subquery(key))
+    named: QuerySet[Any] = rows.annotate(tenant_slug=Subquery(tenant), key_name=Subquery(key))
+    return named
 
 
 class WhoseColumns:
