@@ -15,6 +15,7 @@ from bench import (
     overload,
     padding,
     slices,
+    soak,
     token_count,
 )
 
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "fair_share": fair_share.main,
     "affinity": affinity.main,
     "slices": slices.main,
+    "soak": soak.main,
     "token_count": token_count.main,
 }
 

@@ -29,7 +29,8 @@ from typing import Any
 import psutil
 
 from bench.report import RESULTS, machine, table
-from bench.soak_check import Books, Check, Plans, Row, read_rows
+from bench.soak_books import Row, read_journal, read_rows
+from bench.soak_check import Books, Check, Plans, reconciled
 from bench.soak_load import MODEL, Attempt, Clients
 from tests import stack
 from tests.stack import ROOT, Stack, wait_until
@@ -83,32 +84,39 @@ class Soaked:
         return [f"{check.identity}: {one}" for check in self.checks for one in check.differences]
 
 
-def soak(running: Stack, seconds: float, rate: float, kill_every_s: float, seed: int = SEED) -> Soaked:
+def environ_for(journal: Path) -> dict[str, str]:
+    """Settings: engines keep a journal, and nothing that differs is put right before it is looked at."""
+    return {"SLUICE_SIM_JOURNAL": str(journal), "SLUICE_RECONCILE_INTERVAL_S": "0"}
+
+
+def soak(running: Stack, journal: Path, seconds: float, rate: float, kill_every_s: float) -> Soaked:
     """Load, kill, wait for rest, compare."""
     run_manage(running, "-c", _ADD_PRICE, MODEL)
     plans = plans_for(seconds * rate / TENANTS)
     keys = running.add_tenants(plans)  # its gateways know the prices by then too
-    clients = Clients(running.base_url, keys, seed)
-    kills = asyncio.run(_load_and_kill(running, clients, seconds, rate, kill_every_s, seed))
+    clients = Clients(running.base_url, keys, SEED)
+    kills = asyncio.run(_load_and_kill(running, clients, seconds, rate, kill_every_s))
     found = Soaked(clients.book.attempts, kills)
     wait_until(lambda: _is_at_rest(running), REST_S, "requests were never settled")
     found.rows = read_rows(running, keys)
-    found.checks = Books(running, found.attempts, found.rows, plans).checks()
+    found.checks = Books(running, found.attempts, found.rows, plans, read_journal(journal)).checks()
+    found.checks.append(reconciled(json.loads(run_manage(running, "manage.py", "reconcile", "--json").stdout)))
     return found
 
 
 def run_manage(running: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run Python with the instance's settings, in the repository."""
+    """Run Python with the instance's settings, in the repository; 1 is a status too: something differs."""
     environ = {**os.environ, "SLUICE_DATA_DIR": str(running.data_dir)}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environ, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True)
+    if done.returncode > 1:
+        raise RuntimeError(done.stderr)
+    return done
 
 
 async def _load_and_kill(
-    running: Stack, clients: Clients, seconds: float, rate: float, kill_every_s: float, seed: int
+    running: Stack, clients: Clients, seconds: float, rate: float, kill_every_s: float
 ) -> Counter[str]:
-    killing = asyncio.create_task(_kill_for_ever(running, kill_every_s, random.Random(seed)))
+    killing = asyncio.create_task(_kill_for_ever(running, kill_every_s, random.Random(SEED)))
     try:
         await clients.run(seconds, rate)
     finally:
@@ -198,8 +206,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--kill-every", type=float, default=15, help="seconds between two kills")
     options = parser.parse_args(arguments)
     sizes = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower", "--gateways", "2", "--workers", "2")
-    with tempfile.TemporaryDirectory() as directory, stack.start(Path(directory) / "data", *sizes) as running:
-        found = soak(running, options.minutes * 60, options.rate, options.kill_every)
+    with tempfile.TemporaryDirectory() as directory:
+        journal = Path(directory) / "journal.jsonl"
+        with stack.start(Path(directory) / "data", *sizes, environ=environ_for(journal)) as running:
+            found = soak(running, journal, options.minutes * 60, options.rate, options.kill_every)
     command = f"soak --minutes {options.minutes:g} --rate {options.rate:g} --kill-every {options.kill_every:g}"
     report(found, f'make bench ARGS="{command}"', options.minutes * 60)
     if found.differences:

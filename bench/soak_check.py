@@ -5,49 +5,23 @@ The books: the clients' (``soak_load``), the usage rows, the store's counters, a
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from bench.soak_books import Line, Row
 from bench.soak_load import Attempt, by_key
 from domain.limits import Amount
 from tests.acceptance import sse
 from tests.stack import Stack
 
-ROW_COLUMNS = (
-    "request_id, (SELECT slug FROM tenants_tenant WHERE tenants_tenant.id = tenant_id), tenant_id, outcome, status, "
-    "prompt_tokens, cached_tokens, completion_tokens, cost_nano, retry_attempt, admitted_at, price_id"
-)
 # Refusals of what was admitted; every other refusal was spoken before admission.
 AFTER_ADMISSION = frozenset(
     {"ttl", "rejected", "quarantined", "cancelled", "engine_failed", "timeout", "internal", "store_unavailable"}
 )
 
 Plans = Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One usage row."""
-
-    request_id: str
-    tenant: str
-    tenant_id: int
-    outcome: str
-    status: int
-    prompt: int
-    cached: int
-    completion: int
-    cost_nano: int
-    retries: int
-    admitted_at: str
-    price_id: int | None
-
-    @property
-    def mark(self) -> str:
-        """The digits that its attempt's trace id begins with."""
-        return self.request_id.replace("-", "")[:12]
 
 
 @dataclass(slots=True)
@@ -65,17 +39,16 @@ class Check:
             self.differences.append(what)
 
 
-def read_rows(stack: Stack, tenants: Iterable[str]) -> list[Row]:
-    """The usage rows of these tenants."""
-    wanted = set(tenants)
-    return [row for row in (Row(*one) for one in stack.usage_rows(ROW_COLUMNS)) if row.tenant in wanted]
-
-
 class Books:
     """The books side by side."""
 
-    def __init__(self, stack: Stack, attempts: Sequence[Attempt], rows: Sequence[Row], plans: Plans) -> None:
+    def __init__(
+        self, stack: Stack, attempts: Sequence[Attempt], rows: Sequence[Row], plans: Plans, journal: Sequence[Line]
+    ) -> None:
         self._stack, self._attempts, self._rows, self._plans = stack, attempts, rows, plans
+        self._lines: dict[str, list[Line]] = defaultdict(list)
+        for line in journal:
+            self._lines[line.request_id].append(line)
         self._by_id = {row.request_id: row for row in rows}
         self._by_mark = {row.mark: row for row in rows}
 
@@ -93,6 +66,9 @@ class Books:
             self.counters(),
             self.costs(),
             self.caps(),
+            self.journal_of_completed(),
+            self.journal_of_others(),
+            self.journal_has_rows(),
         ]
 
     def nothing_left(self) -> Check:
@@ -230,6 +206,43 @@ class Books:
                     f"{tenant}: {spent[name]} {name}",
                 )
         return check
+
+    def journal_of_completed(self) -> Check:
+        """What engines counted is what is billed."""
+        check = Check("a completed row has the prompt, cached and answer tokens of its last attempt in the journal")
+        for row in self._rows:
+            if row.outcome == "completed":
+                completed = [line.counts for line in self._lines[row.request_id] if line.how == "completed"]
+                billed = (row.prompt, row.cached, row.completion)
+                check.hold(completed[-1:] == [billed], f"{row.request_id}: billed {billed}, journal {completed}")
+        return check
+
+    def journal_of_others(self) -> Check:
+        """Nobody pays for more than was made. An attempt that was killed with its engine has no line."""
+        check = Check("other rows have no more answer tokens than was made, where the journal has all attempts")
+        for row in self._rows:
+            lines = self._lines[row.request_id]
+            if row.outcome != "completed" and len(lines) > row.retries:
+                most = max(line.completion for line in lines)
+                check.hold(row.completion <= most, f"{row.request_id}: billed {row.completion}, made {most}")
+        return check
+
+    def journal_has_rows(self) -> Check:
+        """No engine ever ran for nobody."""
+        check = Check("every request in the engines' journals has a row")
+        marks = {attempt.mark for attempt in self._attempts}
+        for request_id in self._lines:
+            if request_id.replace("-", "")[:12] in marks:
+                check.hold(request_id in self._by_id, request_id)
+        return check
+
+
+def reconciled(report: Mapping[str, Any]) -> Check:
+    """The product's own proof, as ``manage.py reconcile --json`` tells it."""
+    check = Check("manage.py reconcile finds nothing that differs")
+    check.looked_at = report["tenants"]
+    check.differences = [json.dumps(one) for one in report["differences"]]
+    return check
 
 
 def _numbers(store: Any, key: bytes) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
-from bench.soak_check import Books, Check, Row
+from bench.soak_books import Line, Row
+from bench.soak_check import Books, Check
 from bench.soak_load import Attempt
 from tests.stack import Stack
 
@@ -48,8 +49,13 @@ def refusal(number: int, reason: str) -> Attempt:
     return attempt(number, status=429, raw=raw)
 
 
-def differences(check: str, attempts: list[Attempt], rows: list[Row]) -> int:
-    books = Books(cast("Stack", Instance()), attempts, rows, PLANS)
+def line(number: int, **changes: Any) -> Line:
+    """What the engine of that attempt wrote down."""
+    return dataclasses.replace(Line(request_id(number), "completed", 10, 2, 4, 4), **changes)
+
+
+def differences(check: str, attempts: list[Attempt], rows: list[Row], journal: Sequence[Line] = ()) -> int:
+    books = Books(cast("Stack", Instance()), attempts, rows, PLANS, journal)
     found: Callable[[], Check] = getattr(books, check)
     return len(found().differences)
 
@@ -57,7 +63,8 @@ def differences(check: str, attempts: list[Attempt], rows: list[Row]) -> int:
 REPLAY = attempt(2, original_id=request_id(1))
 STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
-AGREE: dict[str, tuple[list[Attempt], list[Row]]] = {
+Case = tuple[list[Attempt], list[Row]] | tuple[list[Attempt], list[Row], list[Line]]
+AGREE: dict[str, Case] = {
     "one_row_a_request": ([attempt(1)], [row(1)]),
     "answers_have_rows": ([attempt(1), REPLAY], [row(1)]),
     "refusals_have_none": ([refusal(1, "requests_per_minute"), refusal(2, "ttl")], [row(2)]),
@@ -67,8 +74,11 @@ AGREE: dict[str, tuple[list[Attempt], list[Row]]] = {
     "answers_well_formed": ([attempt(1, stream=True, raw=STREAM)], []),
     "costs": ([attempt(1)], [row(1), row(2, price_id=None, cost_nano=0, completion=0)]),
     "caps": ([], [row(1), row(2)]),
+    "journal_of_completed": ([], [row(1)], [line(1, how="EngineDead", completion=1), line(1)]),
+    "journal_of_others": ([], [row(1, outcome="cancelled", completion=3)], [line(1, how="aborted")]),
+    "journal_has_rows": ([attempt(1)], [row(1)], [line(1), line(2)]),
 }
-DIFFER: dict[str, list[tuple[list[Attempt], list[Row]]]] = {
+DIFFER: dict[str, list[Case]] = {
     "one_row_a_request": [([], [row(1)]), ([attempt(1)], [row(1), row(1)])],
     "answers_have_rows": [([attempt(1)], []), ([attempt(1)], [row(1, outcome="failed")])],
     "refusals_have_none": [([refusal(1, "requests_per_minute")], [row(1)])],
@@ -82,6 +92,9 @@ DIFFER: dict[str, list[tuple[list[Attempt], list[Row]]]] = {
     "answers_well_formed": [([attempt(1, stream=True, raw=STREAM[: -len(b"data: [DONE]\n\n")])], [])],
     "costs": [([attempt(1)], [row(1, cost_nano=1)]), ([attempt(1)], [row(1, price_id=None, cost_nano=0)])],
     "caps": [([], [row(1), row(2), row(3)]), ([], [row(1, completion=31)])],
+    "journal_of_completed": [([], [row(1)], []), ([], [row(1)], [line(1, cached=0)]), ([], [row(1)], [line(2)])],
+    "journal_of_others": [([], [row(1, outcome="cancelled", completion=5)], [line(1, how="aborted")])],
+    "journal_has_rows": [([attempt(1), attempt(2)], [row(1)], [line(1), line(2)])],
 }
 
 
