@@ -118,6 +118,7 @@ def test_a_store_that_began_anew_is_completed_from_the_database(client: httpx.Cl
     assert told == [("tenant", 5, True), ("key", 4, True)]
 
 
+@pytest.mark.django_db(transaction=True)
 def test_while_the_database_is_away_too_the_limits_say_that_they_are_not_known(
     client: httpx.Client, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
