@@ -17,7 +17,7 @@ from domain.qos import QosClass
 from domain.usage import Usage
 from tests.integration.ready import world
 from tests.integration.ready.conftest import ITEM
-from workers.ready.item import Affinity
+from workers.ready.item import Affinity, Note
 from workers.ready.ready_set import ReadySet
 from workers.ready.verdict import Admitted
 
@@ -39,6 +39,7 @@ class Life(RuleBasedStateMachine):
         self.ready = ReadySet(Redis.from_url(self.url))
         self.do(self.ready.load())
         self.admitted: set[str] = set()
+        self.keys: dict[str, list[str]] = {}
         self.held: list[tuple[str, str, int]] = []
         self.count = 0
         for gateway_id in GATEWAYS:
@@ -52,8 +53,9 @@ class Life(RuleBasedStateMachine):
         qos_class=st.sampled_from(QosClass),
         wide=st.booleans(),
         prefix=st.sampled_from((b"", b"a" * 16, b"a" * 8 + b"b" * 8)),
+        key=st.sampled_from(("", "a", "b")),
     )
-    def admit(self, gateway: str, qos_class: QosClass, wide: bool, prefix: bytes) -> None:
+    def admit(self, gateway: str, qos_class: QosClass, wide: bool, prefix: bytes, key: str) -> None:
         self.count += 1
         item = dataclasses.replace(
             ITEM,
@@ -62,10 +64,12 @@ class Life(RuleBasedStateMachine):
             qos_class=qos_class,
             sequences=3 if wide else 1,
             prefix=prefix,
+            note=Note(f"1:{key}", "same body", ttl_ms=600_000, keep_ms=0) if key else None,
             limits=world.limits(requests_per_minute=10_000, tokens_per_minute=100_000, max_concurrent=6),
         )
         if isinstance(self.do(self.ready.admit(item)), Admitted):
             self.admitted.add(item.request_id)
+            self.keys.setdefault(key, []).append(item.request_id)
 
     @rule(worker=st.sampled_from(WORKERS), free=st.integers(0, 4))
     def beat(self, worker: str, free: int) -> None:
@@ -151,11 +155,21 @@ class Life(RuleBasedStateMachine):
         assert set(counts) == self.admitted
         assert all(count == 1 for count in counts.values())
         assert world.leftovers(self.store) == []
+        self.check_keys()
         level = self.store.hget("sl:rate:t:1", "t")
         assert level is None or float(level) <= 100_000
         self.do(self.ready.redis.aclose())
         self.store.close()
         self.loop.close()
+
+    def check_keys(self) -> None:
+        """A key has one answer at most, and remembers that one alone."""
+        completed = {one["rid"] for one in world.settlements(self.store) if one["outcome"] == "completed"}
+        for key in ("a", "b"):
+            answers = [request_id for request_id in self.keys.get(key, ()) if request_id in completed]
+            note = self.store.hmget(f"sl:idem:1:{key}", "rid", "state")
+            assert note == ([answers[0].encode(), b"done"] if answers else [None, None])
+            assert len(answers) <= 1
 
 
 def test_every_admitted_request_is_settled_once_and_nothing_is_left(valkey_url: str) -> None:
