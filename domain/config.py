@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from domain.qos import QosClass
 
@@ -83,6 +84,12 @@ class Config:
         idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
         reconcile_interval_s: seconds between two comparisons of usage rows with what was counted elsewhere; 0 for none.
+        alert_webhook: URL that is told of every budget that comes to its end, by a POST of JSON; empty for none.
+        alert_webhook_secret: signs what webhooks are told, by HMAC-SHA256; empty for no signature.
+        alert_mail_to: addresses that are told the same by mail, comma separated.
+        alert_mail_from: sender of those mails.
+        smtp_url: the mail server: ``smtp://user:password@host:port``, ``smtp+starttls://`` or ``smtps://`` for TLS;
+            empty for no mail.
         otlp_endpoint: where spans go, OTLP over HTTP such as ``http://127.0.0.1:4318``; empty for nowhere.
         log_level: of the JSON log.
     """
@@ -147,6 +154,11 @@ class Config:
     idempotency_ttl_s: int = 86_400
     snapshot_poll_ms: int = 300
     reconcile_interval_s: float = 300.0
+    alert_webhook: str = ""
+    alert_webhook_secret: str = ""
+    alert_mail_to: tuple[str, ...] = ()
+    alert_mail_from: str = "sluice@localhost"
+    smtp_url: str = ""
     otlp_endpoint: str = ""
     log_level: str = "info"
 
@@ -170,6 +182,8 @@ class Config:
         """URL of Celery's results."""
         return f"{self.redis_url.rstrip('/')}/{self.result_db}"
 
+
+SMTP_SCHEMES = ("smtp", "smtp+starttls", "smtps")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "engine": ("vllm", "padded", "simulator"),
@@ -289,11 +303,29 @@ def _checked(config: Config) -> Config:
     if len({config.ready_db, config.broker_db, config.result_db}) < 3:
         raise ConfigError("SLUICE_READY_DB, SLUICE_BROKER_DB and SLUICE_RESULT_DB must differ.")
     _check_worker(config)
+    _check_alerts(config)
     _check_proxies(config.trusted_proxies)
     for name in ("reserve_p0_share", "reserve_p2_share"):
         if getattr(config, name) > 0.9:
             raise ConfigError(f"SLUICE_{name.upper()} must be at most 0.9: nothing else could run.")
     return config
+
+
+def _check_alerts(config: Config) -> None:
+    for name, schemes in (("alert_webhook", ("http", "https")), ("smtp_url", SMTP_SCHEMES)):
+        if not _is_url(getattr(config, name), schemes):
+            # The value is not repeated: it may hold a password.
+            raise ConfigError(f"SLUICE_{name.upper()} must be a URL that begins with {' or '.join(schemes)}://.")
+    if config.alert_mail_to and not config.smtp_url:
+        raise ConfigError("SLUICE_ALERT_MAIL_TO needs a mail server: set SLUICE_SMTP_URL.")
+
+
+def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
+    try:
+        parts = urlsplit(text)
+        return not text or (parts.scheme in schemes and bool(parts.hostname) and parts.port != 0)
+    except ValueError:
+        return False
 
 
 def _check_worker(config: Config) -> None:

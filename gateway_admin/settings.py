@@ -8,6 +8,7 @@ from typing import Any
 
 from domain.config import Config, ConfigError, parse_config
 from gateway_admin.database import database_settings
+from gateway_admin.mail_server import mail_server
 from gateway_admin.secret import read_secret_key
 from gateway_admin.theme import theme
 
@@ -138,5 +139,11 @@ KNOX_TOKEN_MODEL = "gateway_admin.AutomationToken"
 MIGRATION_MODULES = {"knox": None}
 # Programs that look for leaked secrets know a token by its beginning.
 REST_KNOX = {"TOKEN_PREFIX": "sluice-op-"}
+
+_MAIL = mail_server(SLUICE.smtp_url)
+EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _MAIL.host, _MAIL.port, _MAIL.user, _MAIL.password
+EMAIL_USE_SSL, EMAIL_USE_TLS = _MAIL.scheme == "smtps", _MAIL.scheme == "smtp+starttls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SLUICE.alert_mail_from
 
 UNFOLD = theme(SLUICE)

@@ -18,23 +18,29 @@ def main() -> int:
     django.setup()
     from django.conf import settings
 
-    from workers.settlement.keeper import Keeper  # both need the models, which need the line above
+    from workers.settlement.budget_watch import BudgetWatch  # all need the models, which need the line above
+    from workers.settlement.keeper import Keeper
     from workers.settlement.ledger import Ledger
 
     config: Config = settings.SLUICE
     logs.configure(config.log_level, "settlement")
     metrics.serve(config.metrics_port)
-    ledger = Ledger(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2))
+    watch = BudgetWatch(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
+    ledger = Ledger(
+        Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), on_settled=watch.settled
+    )
     keeper = Keeper(
         Redis.from_url(config.ready_url, socket_timeout=10, socket_connect_timeout=2), config.reconcile_interval_s
     )
 
     def stop(*_: Any) -> None:
+        watch.stop()
         keeper.stop()
         ledger.stop()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    watch.start()
     keeper.start()
     ledger.run()
     return 0

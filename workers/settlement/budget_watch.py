@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import cast
@@ -23,6 +22,9 @@ log = logs.get("budget_watch")
 EXHAUSTED = "sl:exhausted:m"
 """And year and month: a set of ``<tenant id>:<code>`` for which a request was refused, see ``admit.lua``."""
 
+Settled = dict[date, set[int]]
+"""Months, by their first day, and the tenants whose usage in them was written."""
+
 _KINDS = {"tM": "tokens", "cM": "cost"}
 _AT_ONCE = 500
 _PAUSE_S = 1.0
@@ -39,27 +41,28 @@ class BudgetWatch:
 
     def __init__(self, redis: Redis, config: Config) -> None:
         self._redis, self._config = redis, config
-        self._settled: dict[date, set[int]] = defaultdict(set)
+        self._settled: Settled = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._is_stopping = False
-        self._all_seen_at = self._swept_at = float("-inf")
+        self._all_seen_at = float("-inf")
         self._thread = threading.Thread(target=self._run, name="budget-watch", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._wake.set()
         self._thread.start()
 
     def stop(self) -> None:
         """Ask it to end; it is not waited for, since what is under way is done again."""
-        self._is_stopping = True
-        self._wake.set()
+        self._is_stopping = True  # no event: a signal's handler may have interrupted the one below
 
     def settled(self, rows: Iterable[UsageRow]) -> None:
         """Note whose usage was just written. Returns at once."""
         with self._lock:
             for row in rows:
-                self._settled[row.admitted_at.astimezone(UTC).date().replace(day=1)].add(row.tenant_id)
+                month = row.admitted_at.astimezone(UTC).date().replace(day=1)
+                self._settled.setdefault(month, set()).add(row.tenant_id)
         self._wake.set()
 
     def _run(self) -> None:
@@ -71,34 +74,41 @@ class BudgetWatch:
                 self.look(datetime.now(UTC))
             except (RedisError, Error, OSError) as error:
                 log.warning("budget_watch_retry", error=str(error))
-                self._all_seen_at = float("-inf")
                 connections.close_all()
             except Exception:
                 log.exception("budget_watch_failed")  # the thread must live on
-            if not self._is_stopping:
-                time.sleep(_PAUSE_S)  # what comes meanwhile is looked at together
+            time.sleep(_PAUSE_S)  # what comes meanwhile is looked at together
+        connections.close_all()
 
     def look(self, now: datetime) -> None:
         """Look once, and tell what is due.
 
         Raises:
-            redis.exceptions.RedisError, django.db.Error: a store does not answer; all is looked at again later.
+            redis.exceptions.RedisError, django.db.Error: a store does not answer; the next look makes up for it.
         """
         with self._lock:
-            settled, self._settled = self._settled, defaultdict(set)
-        month = now.date().replace(day=1)
+            settled, self._settled = self._settled, {}
+        try:
+            self._look_at(settled, now.date().replace(day=1))
+        except BaseException:
+            with self._lock:
+                for month, ids in settled.items():
+                    self._settled.setdefault(month, set()).update(ids)
+            raise
+        for channel, error in tell_due(now, self._config):
+            metrics.budget_warnings.labels(channel, "failed" if error else "told").inc()
+            (log.warning if error else log.info)("budget_warning", channel=channel, error=error)
+
+    def _look_at(self, settled: Settled, month: date) -> None:
         if time.monotonic() - self._all_seen_at >= _LOOK_AT_ALL_S:
-            for ids in _all_tenants():
-                warn(ids, month)
+            for part in _all_tenants():
+                warn(part, month)
             self._all_seen_at = time.monotonic()
         for of, ids in settled.items():
             for part in _parts(sorted(ids)):
                 warn(part, of)
         for of in (month, (month - timedelta(days=1)).replace(day=1)):
             self._look_at_refused(of)
-        for channel, error in tell_due(now, self._config):
-            metrics.budget_warnings.labels(channel, "failed" if error else "told").inc()
-            (log.warning if error else log.info)("budget_warning", channel=channel, error=error)
 
     def _look_at_refused(self, month: date) -> None:
         key = f"{EXHAUSTED}{month:%Y%m}"

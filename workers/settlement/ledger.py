@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from django.db import DatabaseError, DataError, close_old_connections
@@ -48,10 +48,16 @@ class Ledger:
     Args:
         redis: the store of the ready sets.
         consumer: its name among the ledgers, one for each life of each process.
+        on_settled: told of the rows of each batch once they are written; it must return at once.
     """
 
-    def __init__(self, redis: "Redis", consumer: str | None = None) -> None:
-        self._redis = redis
+    def __init__(
+        self,
+        redis: "Redis",
+        consumer: str | None = None,
+        on_settled: Callable[[Iterable[UsageRow]], None] = lambda rows: None,
+    ) -> None:
+        self._redis, self._on_settled = redis, on_settled
         self._consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._sweep = redis.register_script(scripts.source("sweep"))
         self._forget = redis.register_script(scripts.source("forget_ledgers"))
@@ -117,6 +123,7 @@ class Ledger:
             pipeline.xdel(STREAM, *ids)
             pipeline.execute()
         _count(list(rows.values()), new)
+        self._on_settled(rows.values())
         return len(entries)
 
     def _readable(self, entries: list[Entry]) -> dict[bytes, UsageRow]:
