@@ -11,11 +11,14 @@ from typing import Any
 
 from auditlog.models import LogEntry
 from auditlog.registry import auditlog
+from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.handlers.asgi import ASGIRequest
 from django.db.models import Model
 from django.db.models.signals import pre_save
 from django.http import HttpRequest, HttpResponse
 
+from gateway.client_address import client_address, parse_networks
 from gateway_admin.models import AutomationToken
 from tenants.models import Adjustment, ApiKey, Plan, Price, Tenant
 
@@ -78,8 +81,8 @@ def came_with_token(user: User, token: AutomationToken) -> None:
 
 
 def hide(value: str) -> str:
-    """What is told of a password."""
-    return "***" if value != "None" else value
+    """What is told of a secret: whether there is one."""
+    return "***" if value not in ("", "None") else value
 
 
 def watch() -> None:
@@ -90,7 +93,7 @@ def watch() -> None:
             model,
             include_fields=told,
             m2m_fields=set(relations),
-            mask_fields=["password"],  # that it was changed is told, and nothing of it
+            mask_fields=["password", "alert_webhook"],  # that they were changed is told, and nothing of them
             mask_callable="gateway_admin.audit.hide",
         )
     pre_save.connect(_add_who, sender=LogEntry, dispatch_uid="audit-who")
@@ -107,4 +110,12 @@ def _add_who(instance: LogEntry, **kwargs: Any) -> None:
     instance.actor = user if user.is_authenticated else None
     # The name is kept beside the link, which ends with the user.
     instance.additional_data = {"by": user.get_username(), **({"token": who.token} if who.token else {})}
-    instance.remote_addr = who.request.META.get("REMOTE_ADDR") or None
+    instance.remote_addr = _address(who.request)
+
+
+def _address(request: HttpRequest) -> str | None:
+    """From where the request comes, through trusted proxies; None if that cannot be said."""
+    if isinstance(request, ASGIRequest):
+        address = client_address(request.scope, parse_networks(settings.SLUICE.trusted_proxies))
+        return None if address is None else str(address)
+    return request.META.get("REMOTE_ADDR") or None
