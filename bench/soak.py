@@ -65,7 +65,7 @@ def plans_for(requests: float) -> Plans:
         "soak-urgent": {"best_class": "p0", "cost_per_month": "1000000"},
         "soak-patient": {"best_class": "p2"},
         "soak-narrow": {"requests_per_minute": 100, "tokens_per_minute": 15_000, "max_concurrent": 4},
-        "soak-capped": {"requests_per_day": third, "tokens_per_month": third * 100},
+        "soak-capped": {"requests_per_day": third, "tokens_per_month": third * 50},
     }
 
 
