@@ -51,6 +51,7 @@ class Principal:
         scopes: what the key may do, of ``tenants.models.choices.SCOPES``.
         allowed_addresses: networks from which the key may be used; empty for every address.
         retention_hours: for how long its answers may be kept; 0 for not at all.
+        soft_limits: of its tenant's month: from there on it is warned, and nothing is refused.
     """
 
     tenant_id: int
@@ -66,6 +67,7 @@ class Principal:
     scopes: frozenset[str]
     allowed_addresses: tuple[str, ...]
     retention_hours: int
+    soft_limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def _principal(key: KeyRow, tenant: TenantRow, plan: PlanRow) -> Principal:
         best_class=plan.best_class,
         weight=plan.weight,
         limits=plan.limits + key.limits,
+        soft_limits=plan.soft_limits,
         allowed_models=plan.allowed_models,
         cache_salt=shared_cache_salt() if plan.shares_cache else tenant.cache_salt,
         scopes=key.scopes,
