@@ -96,7 +96,6 @@ class AdjustmentAdmin(AuditedAdmin):
     sortable_by = ()
     ordering = ("-id",)
     paginator = InfinitePaginator
-    show_full_result_count = False
     autocomplete_fields = ("tenant",)
     actions = None
 

@@ -15,6 +15,9 @@ _MAY_READ = "auditlog.view_logentry"
 class AuditedAdmin(ModelAdmin):
     """Leads from a row's button "History" to its entries of the audit log."""
 
+    show_full_result_count = False
+    list_per_page = 50
+
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:

@@ -103,7 +103,6 @@ class ApiKeyAdmin(AuditedAdmin):
     autocomplete_fields = ("tenant",)
     actions = ("revoke_selected",)
     actions_detail = ("rotate", "revoke")
-    show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[ApiKey]":
         """Look up along when each key was used last."""

@@ -76,7 +76,6 @@ class PlanAdmin(AuditedAdmin):
     )
     search_fields = ("name",)
     sortable_by = ("name", "best_class", "weight")
-    show_full_result_count = False
     fieldsets = (
         (None, {"fields": ("name", ("best_class", "weight"))}),
         *limit_fieldsets(_("They hold for each tenant: all its keys together. Empty: none set."), soft=True),

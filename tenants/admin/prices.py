@@ -81,7 +81,6 @@ class PriceAdmin(AuditedAdmin):
     search_fields = ("model", "model_version")
     sortable_by = ("model", "valid_from")
     actions_detail = ("replace",)
-    show_full_result_count = False
     actions = None  # deleting many would skip the question whether each has begun
     fieldsets = (
         (_("For what"), {"fields": ("model", ("model_version", "qos_class"))}),

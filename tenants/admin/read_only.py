@@ -10,6 +10,7 @@ class ReadOnlyAdmin(ModelAdmin):
     """To read, to filter, never to write."""
 
     show_full_result_count = False
+    list_per_page = 50
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""

@@ -42,7 +42,7 @@ class UsageRollupAdmin(WhoseColumns, ReadOnlyAdmin):
     )
     list_filter_submit = True
     list_fullwidth = True
-    list_per_page = 50
+
     ordering = ("-starts_at", "-id")
     sortable_by = ()
     paginator = InfinitePaginator

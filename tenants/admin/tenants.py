@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
+from unfold.paginator import InfinitePaginator
 
 from tenants.admin.charts import usage_charts
 from tenants.admin.figures import money
@@ -91,11 +92,11 @@ class TenantAdmin(AuditedAdmin):
     list_select_related = ("plan",)
     # By the index that is there: other orders would compute every tenant's figures for one page.
     sortable_by = ("slug",)
+    paginator = InfinitePaginator
     search_fields = ("slug", "name")
     autocomplete_fields = ("plan",)
     inlines = (ApiKeyInline,)
     actions_detail = ("new_key", "see_usage", "see_days")
-    show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Tenant]":
         """Look up along, for the rows of one page, keys, this month and the last request."""

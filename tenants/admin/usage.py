@@ -69,7 +69,7 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
     list_filter_submit = True
     readonly_fields = ("whose_tenant", "whose_key", "cost", "price_line", "queue_ms", "first_token_ms", "total_ms")
     list_fullwidth = True
-    list_per_page = 50
+
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("=request_id",)

@@ -42,6 +42,10 @@ class ApiKey(Limited, RevisedModel):
         verbose_name = _("API key")
         verbose_name_plural = _("API keys")
         ordering = ["-created_at", "-id"]
+        # Most keys never end: only the few that do are asked for by when.
+        indexes = [
+            models.Index(fields=["expires_at"], name="key_expires", condition=models.Q(expires_at__isnull=False))
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} (sk-sluice-{self.prefix}-…)"
