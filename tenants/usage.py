@@ -9,7 +9,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Field
 
 from tenants.models import UsageRecord
-from tenants.rollup import add_sums, sums_of
+from tenants.rollup import add_sums, database_values, sums_of
 
 _ROWS_PER_STATEMENT = 500
 """Times 25 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
@@ -103,7 +103,7 @@ def _insert(rows: Sequence[UsageRow]) -> set[str]:
         f"VALUES {', '.join([one] * len(rows))} ON CONFLICT ({quote('request_id')}) DO NOTHING "
         f"RETURNING {quote('request_id')}"
     )
-    values = [f.get_db_prep_save(getattr(row, f.attname), connection) for row in rows for f in columns]
+    values = database_values(getattr(row, f.attname) for row in rows for f in columns)
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return {request_id for (request_id,) in cursor.fetchall()}
