@@ -11,7 +11,7 @@ def store_url(config: Config) -> str:
     """The URL of the ready sets: that of the settings, or of the Valkey that runs on the data directory.
 
     Raises:
-        OSError, ValueError: the settings name none, and nothing was ever started on the data directory.
+        OSError, ValueError, KeyError: the settings name none, and nothing was ever started on the data directory.
     """
     if config.redis_url != Config().redis_url:
         return config.ready_url

@@ -32,6 +32,7 @@ class Command(BaseCommand):
         "what was told when requests ended. Exit status: 0 nothing differs, or all was repaired; 1 something differs; "
         "2 it could not run."
     )
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--since", type=_day, metavar="DAY", help="first day to compare, YYYY-MM-DD (this month's)")
@@ -43,18 +44,26 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **given: Any) -> None:
         since = given["since"] or datetime.now(UTC).replace(day=1)
         try:
-            with Redis.from_url(store_url(settings.SLUICE), socket_timeout=_TIMEOUT_S) as store:
+            with Redis.from_url(_store_url(), socket_timeout=_TIMEOUT_S) as store:
                 report = reconcile(
                     store, since, repair=given["repair"], tenant_ids=_chosen(given["tenant"]), wait_s=given["wait"]
                 )
         except (Busy, Behind) as error:
             raise CommandError(str(error), returncode=_COULD_NOT_RUN) from error
-        except (RedisError, DatabaseError, OSError, ValueError) as error:
+        except (RedisError, DatabaseError, OSError) as error:
             text = f"The store or the database does not answer: {type(error).__name__}. Is the instance running?"
             raise CommandError(text, returncode=_COULD_NOT_RUN) from error
         self.stdout.write(_as_json(report) if given["json"] else _as_text(report))
         if report.open:
             raise SystemExit(_DIFFERS)
+
+
+def _store_url() -> str:
+    try:
+        return store_url(settings.SLUICE)
+    except (OSError, ValueError, KeyError) as error:
+        text = "Nothing runs on this data directory. Set SLUICE_DATA_DIR to the instance's, or SLUICE_REDIS_URL."
+        raise CommandError(text, returncode=_COULD_NOT_RUN) from error
 
 
 def _day(text: str) -> datetime:
