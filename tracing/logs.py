@@ -1,6 +1,7 @@
 """JSON logs with the colour of the request in every line. No prompt, answer or secret is ever logged."""
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 import structlog
 
 from tracing import colour, names
+
+_SECRET = re.compile(r"(sk-sluice-\w{8}-|sluice-op-\w{5})\w+", re.ASCII)
+"""API keys of tenants and tokens of operators, up to what may be known of them."""
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:
@@ -48,6 +52,7 @@ def configure(level: str, process: str) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _named(process),
                 structlog.processors.JSONRenderer(),
+                _without_secrets,
             ],
         )
     )
@@ -62,6 +67,11 @@ def _add_colour(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> 
         if now.tenant_scope:
             event.setdefault(names.TENANT_SCOPE, now.tenant_scope)
     return event
+
+
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+    """Clients put keys where they do not belong, such as into paths, which other libraries log."""
+    return _SECRET.sub(r"\1***", line)
 
 
 def _named(process: str) -> structlog.types.Processor:

@@ -23,6 +23,10 @@ class Chunks:
         """The next part."""
         return next(self._parts)
 
+    def __del__(self) -> None:
+        """Be over too if the client left while the answer was still being made: then nobody closes it."""
+        self.close()
+
     def close(self) -> None:
         """Be over (called by Django when the answer is sent or given up)."""
         if not self._is_over:

@@ -12,6 +12,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from gateway_admin.api.errors import TYPES
+from gateway_admin.api.streaming import Chunks
 from gateway_admin.roles import Role
 from tests.integration.operators_api.conftest import Caller, Rows, in_session, make_user, with_token
 
@@ -135,6 +136,10 @@ def test_two_exports_may_run_at_once_and_a_third_must_wait(admin: Caller, rows: 
     running[0].close()  # what a server does when the client leaves before the first byte
     request_finished.connect(close_old_connections)
     b"".join(running[1].streaming_content)
+    told: list[bool] = []
+    chunks = Chunks(iter([b"a", b"b"]), lambda: told.append(True))
+    del chunks  # what becomes of an answer whose client left while it was being made
+    assert told == [True]
     again = [admin("GET", "usage/export") for _ in range(2)]
     assert [response.status_code for response in again] == [200, 200]
     for response in again:

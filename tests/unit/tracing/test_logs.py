@@ -1,0 +1,32 @@
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tenants.keys import make_key
+from tracing import logs
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_key_or_token_in_a_line_is_cut_to_what_may_be_known_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    key, token = make_key(), "sluice-op-" + "0123456789abcdef" * 4
+    logs.configure("info", "gateway-7")
+
+    logging.getLogger("django.request").warning("Not Found: %s", f"/{key.plaintext}", extra={"status_code": 404})
+    logs.get("x").info("odd_header", value=[f"Token {token}", key.plaintext])
+
+    lines = capsys.readouterr().err
+    assert [json.loads(line)["process"] for line in lines.splitlines()] == ["gateway-7"] * 2
+    assert f"/sk-sluice-{key.prefix}-***" in lines
+    assert "sluice-op-01234***" in lines
+    assert key.plaintext not in lines
+    assert token[20:] not in lines
