@@ -32,8 +32,12 @@ from tenants.models import Plan, Tenant
 from tenants.provision import create_key
 keys = {}
 for name, fields in json.loads(sys.argv[1]).items():
+    limits_of_key = fields.pop("key", {})
     plan = Plan.objects.create(name=name, **fields)
-    keys[name] = create_key(Tenant.objects.create(slug=name, name=name, plan=plan), name)[1]
+    key, keys[name] = create_key(Tenant.objects.create(slug=name, name=name, plan=plan), name)
+    for field, value in limits_of_key.items():
+        setattr(key, field, value)
+    key.save()
 print(json.dumps(keys))
 """
 
@@ -118,6 +122,7 @@ class Stack:
     def add_tenants(self, plans: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Make one tenant for each name, on a plan of its own with these fields; return their keys.
 
+        The field ``key`` holds those of the tenant's key.
         Returns once the gateways know them.
         """
         environ = {**os.environ, "SLUICE_DATA_DIR": str(self.data_dir)}

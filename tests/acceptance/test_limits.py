@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import RateLimitError
 
 from tests.acceptance import sse
 from tests.acceptance.caller import Caller
@@ -27,6 +28,10 @@ def keys(pair: Stack) -> dict[str, str]:
     return pair.add_tenants(
         {
             "five-a-minute": {"requests_per_minute": 5},
+            "five-a-day": {"requests_per_day": 5, "tokens_per_month": 1_000_000},
+            "five-a-day-by-key": {"key": {"requests_per_day": 5}},
+            "one-at-once-by-key": {"key": {"max_concurrent": 1}},
+            "small-budget": {"tokens_per_month": 60, "tokens_per_month_soft": 1},
             "three-at-once": {"max_concurrent": 3},
             "few-tokens": {"tokens_per_minute": 6000},
             "clumsy": {},
@@ -79,9 +84,65 @@ async def test_requests_per_minute_are_exact_over_all_gateways(pair: Stack, keys
         if answer.status_code == 429:
             check_refusal(answer, "requests_per_minute")
             assert answer.headers["x-ratelimit-remaining-requests"] == "0"
-            assert 0 < float(answer.headers["x-ratelimit-reset-requests"].removesuffix("s")) <= 12
+            assert 0 < float(answer.headers["x-ratelimit-reset-requests"].removesuffix("s")) <= 60
+            assert int(answer.headers["retry-after"]) <= 12
     left = {int(answer.headers["x-ratelimit-remaining-requests"]) for answer in answers if answer.status_code == 200}
     assert left == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("tenant", ["five-a-day", "five-a-day-by-key"])
+async def test_of_fifty_parallel_requests_for_a_day_of_five_exactly_five_get_an_answer(
+    pair: Stack, keys: dict[str, str], tenant: str
+) -> None:
+    async with pair.async_client(api_key=keys[tenant]) as client:
+
+        async def ask() -> RateLimitError | None:
+            messages: list[Any] = [{"role": "user", "content": "hello"}]
+            try:
+                await client.chat.completions.create(model=MODEL, messages=messages, max_tokens=5)
+            except RateLimitError as refused:
+                return refused
+            return None
+
+        refusals = [one for one in await asyncio.gather(*(ask() for _ in range(50))) if one is not None]
+        assert len(refusals) == 45
+        for refused in (*refusals, await ask()):  # the five have ended, and the day has not
+            assert refused is not None
+            assert refused.code == "rate_limit_exceeded"
+            assert ("This API key's" if tenant.endswith("key") else "Your plan's") in refused.message
+            assert refused.response.headers["x-should-retry"] == "false"
+            assert refused.response.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+async def test_a_budget_warns_at_its_mark_and_refuses_at_its_end(pair: Stack, keys: dict[str, str]) -> None:
+    first = post(pair, keys["small-budget"], json=body_of("tokens=5", max_tokens=5))
+    assert (first.status_code, first.headers.get("x-sluice-budget")) == (200, None)
+    answers = [post(pair, keys["small-budget"], json=body_of("tokens=5", max_tokens=5)) for _ in range(12)]
+    assert answers[0].headers["x-sluice-budget"] == "warning"
+    end = answers[-1]
+    assert (end.status_code, end.headers["x-should-retry"]) == (429, "false")
+    error = sse.error_of(end)
+    assert (error["type"], error["code"], error["reason"]) == (
+        "insufficient_quota",
+        "insufficient_quota",
+        "tokens_per_month",
+    )
+    wait_until(lambda: pair.leftovers() == {} and pair.store().xlen("sl:settle") == 0, SOON_S)
+    rows = rows_of(pair, "small-budget", "prompt_tokens + completion_tokens")
+    assert len(rows) == 1 + sum(one.status_code == 200 for one in answers)
+    assert 40 < sum(tokens for (tokens,) in rows) <= 60
+
+
+def test_a_keys_only_slot_is_back_whenever_its_stream_is_cut(pair: Stack, keys: dict[str, str]) -> None:
+    key = keys["one-at-once-by-key"]
+    for _ in range(10):
+        caller = Caller(pair, body_of("tokens=4000,itl=0.005", stream=True), key)
+        caller.read_until(b"chat.completion.chunk")
+        check_refusal(post(pair, key, json=body_of("tokens=2")), "concurrency")
+        caller.leave()
+        wait_until(lambda: not list(pair.store().scan_iter("sl:slots:*")), SOON_S)
+        assert post(pair, key, json=body_of("tokens=2")).status_code == 200
+    wait_until(lambda: pair.leftovers() == {}, SOON_S)
 
 
 async def test_requests_at_once_are_exact_over_all_gateways(pair: Stack, keys: dict[str, str]) -> None:
