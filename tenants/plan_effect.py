@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import BigIntegerField, Count, F, Max, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
 from domain.limits import KINDS, Amount, Span
@@ -117,7 +117,7 @@ def _totals(plan: Plan, amount: Amount, span: Span, now: datetime) -> "QuerySet[
         rows = _rows(plan, UsageRollup.Period.HOUR, hour - timedelta(hours=HOURS_LOOKED_AT - 1))
     else:
         rows = _rows(plan, UsageRollup.Period.DAY, _since_day(now))
-    return rows.order_by().values("tenant_id", begins=F("starts_at")).annotate(total=Sum(_TAKEN[amount]))
+    return rows.order_by().values("tenant_id", begins=F("starts_at")).annotate(total=_sum(amount))
 
 
 def _months(plan: Plan, amount: Amount, now: datetime) -> "QuerySet[Any, Any]":
@@ -127,8 +127,13 @@ def _months(plan: Plan, amount: Amount, now: datetime) -> "QuerySet[Any, Any]":
     rows = _rows(plan, UsageRollup.Period.DAY, start).filter(starts_at__lt=end).order_by().values("tenant_id")
     return rows.annotate(
         begins=Max("starts_at"),
-        total=Sum(_TAKEN[amount]) + Coalesce(Subquery(by_hand), 0, output_field=BigIntegerField()),
+        total=ExpressionWrapper(_sum(amount) + Coalesce(Subquery(by_hand), 0), output_field=BigIntegerField()),
     )
+
+
+def _sum(amount: Amount) -> Sum:
+    # Big by name: what Django infers for a sum of two columns is compared as 32 bits on Postgres.
+    return Sum(_TAKEN[amount], output_field=BigIntegerField())
 
 
 def _rows(plan: Plan, period: str, since: datetime) -> "QuerySet[UsageRollup]":

@@ -171,6 +171,16 @@ def test_corrections_count_against_the_budget_of_a_month(customer: Customer) -> 
     assert (effect.old, effect.new) == ((0, 0, 0, 0), (1, 1, NANO, 1))
 
 
+def test_caps_beyond_32_bits_are_compared_too(customer: Customer) -> None:
+    start, _end = month_bounds(NOW.date())
+    add_sums(customer.key, DAY, start, 1_000, tokens=3_000_000)
+
+    effect = effect_of(customer.plan, "tokens_per_month", 10**12, 4 * 10**9, NOW)
+
+    assert effect is not None
+    assert (effect.old, effect.new) == ((0, 0, 0, 0), (1, 1, 500_000_000, 1))
+
+
 def test_what_runs_at_once_is_said_to_be_unknown(admin_client: Client, customer: Customer) -> None:
     assert effect_of(customer.plan, "max_concurrent", 40, 1, NOW) is None
     assert "Not recorded, so not shown: how Requests at once" in preview(admin_client, customer.plan).text
