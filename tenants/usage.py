@@ -65,7 +65,8 @@ def record_usage(rows: Sequence[UsageRow]) -> set[str]:
         The ids of the requests that were new.
 
     Raises:
-        django.db.DataError: a value does not fit its column, so the 500 rows beside it are not written either.
+        django.db.DataError, django.db.IntegrityError, OverflowError: a value does not fit its column, so the 500 rows
+            beside it are not written either.
         django.db.OperationalError, django.db.InterfaceError: the database does not answer. Some rows may have been
             written; calling again with the same rows is right. The connection is closed, so the next call opens one.
     """

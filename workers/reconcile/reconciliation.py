@@ -112,6 +112,9 @@ class _Pass:
             Difference(Check.SET_ASIDE, str(row.tenant_id), "sl:unsettled", row.request_id, 0, 1)
             for row in books.set_aside
         ]
+        if books.unreadable:
+            unreadable = Difference(Check.SET_ASIDE, "", "sl:unsettled", "entries", 0, books.unreadable)
+            self._report.differences.append(unreadable)
         self._report.notes += [
             f"{one.requests} requests to {one.model} bear no price though price {one.price_id} was in force."
             for one in database.unpriced(self._since)

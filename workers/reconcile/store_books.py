@@ -51,7 +51,7 @@ class Books:
         at: the moment, to the millisecond, by the store's clock.
         born_ms: when this store began; None before it has admitted anything.
         waiting: settlements that have no row yet, or had none when they were read.
-        set_aside: those of which the ledger could make none.
+        set_aside: those of which the ledger could make none; ``unreadable`` more of them that cannot even be read.
         made: fields of the days' hashes that were asked for.
         tenants: by id.
     """
@@ -60,6 +60,7 @@ class Books:
     born_ms: int | None
     waiting: list[UsageRow]
     set_aside: list[UsageRow]
+    unreadable: int
     made: dict[str, dict[str, int]]
     tenants: dict[int, TenantBooks]
 
@@ -97,11 +98,13 @@ def read_books(store: Redis, asked: dict[int, Asked], days: Collection[str] = ()
     if len(waiting) > MAX_WAITING or len(aside) > MAX_WAITING:
         raise Behind(f"More than {MAX_WAITING} settlements wait for their rows. Let the settlement worker catch up.")
     made, tenants = rest[: len(days)], rest[len(days) :]
+    set_aside = _rows(aside)
     return Books(
         datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(microseconds) // 1000 * 1000),
         int(born) if born else None,
         _rows(waiting),
-        _rows(aside),
+        set_aside,
+        len(aside) - len(set_aside),
         {day: _numbers(found.items()) for day, found in zip(days, made, strict=True)},
         {
             tenant_id: _tenant(tenant_id, one.accounts, found)

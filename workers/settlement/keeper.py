@@ -42,15 +42,23 @@ class Keeper:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            close_old_connections()
-            try:
-                tell(reconcile(self._redis, datetime.now(UTC) - SINCE, repair=True))
-            except (Busy, Behind) as reason:
-                log.info("reconcile_put_off", reason=str(reason))
-            except (RedisError, Error, OSError) as error:
-                log.warning("reconcile_failed", error=str(error))
-                connections.close_all()
+        try:
+            while not self._stop.wait(self._interval_s):
+                self._look()
+        finally:
+            connections.close_all()
+
+    def _look(self) -> None:
+        close_old_connections()
+        try:
+            tell(reconcile(self._redis, datetime.now(UTC) - SINCE, repair=True))
+        except (Busy, Behind) as reason:
+            log.info("reconcile_put_off", reason=str(reason))
+        except (RedisError, Error, OSError) as error:
+            log.warning("reconcile_failed", error=str(error))
+            connections.close_all()
+        except Exception:
+            log.exception("reconcile_failed")  # the thread must live on
 
 
 def tell(report: Report) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from django.db import DatabaseError, DataError, close_old_connections
+from django.db import DatabaseError, DataError, IntegrityError, close_old_connections
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -38,6 +38,9 @@ FORGET_MS = 60_000
 """A ledger that holds nothing and has not asked for so long is forgotten."""
 
 NANO = 1_000_000_000
+
+_UNSTORABLE = (DataError, IntegrityError, OverflowError)
+"""A row has a value that its column does not take; trying again would not help."""
 
 Entry = tuple[bytes, Mapping[bytes, bytes]]
 
@@ -112,7 +115,7 @@ class Ledger:
         rows = self._readable(entries)
         try:
             new = record_usage(list(rows.values()))
-        except DataError:
+        except _UNSTORABLE:
             new = self._one_by_one(rows)
         with self._redis.pipeline(transaction=True) as pipeline:
             for entry_id, fields in entries:
@@ -141,7 +144,7 @@ class Ledger:
         for entry_id, row in list(rows.items()):
             try:
                 new |= record_usage([row])
-            except DataError as error:
+            except _UNSTORABLE as error:
                 _refuse(entry_id, error)
                 del rows[entry_id]
         return new

@@ -134,6 +134,23 @@ def test_an_entry_that_is_none_is_set_aside_and_holds_up_nobody(store: Redis, ma
     assert left(store) == (0, 0)
 
 
+@pytest.mark.parametrize("changes", [{"prompt": -1}, {"cost": 2**80}])
+def test_a_row_that_no_column_takes_is_set_aside_and_holds_up_nobody(
+    store: Redis, make: Callable[[str], Ledger], changes: dict[str, int]
+) -> None:
+    good = tell(store, 2)
+    bad = tell(store, 1, **changes)
+    good += tell(store, 2)
+
+    assert make("one").step(b">") == 5
+
+    assert recorded() == set(good)
+    assert summed("h") == summed("d") == (4, 20)
+    aside: Any = store.xrange(SET_ASIDE)
+    assert [fields[b"rid"].decode() for _, fields in aside] == bad
+    assert left(store) == (0, 0)
+
+
 def test_ledgers_that_are_gone_are_forgotten_once_they_hold_nothing(
     store: Redis, make: Callable[[str], Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,10 +25,12 @@ from tenants.models import ApiKey, Plan, Price, Tenant, UsageRecord, UsageRollup
 from tenants.provision import create_key
 from tests.integration.tenants.ends import ended
 from tests.integration.tenants.requests import MODEL, Requests
+from tests.stack import wait_until
 from workers.reconcile import seen
 from workers.reconcile.difference import Check, Difference, Report
 from workers.reconcile.lock import LOCK, Busy
 from workers.reconcile.reconciliation import reconcile
+from workers.settlement.keeper import Keeper
 from workers.settlement.ledger import GROUP, SET_ASIDE, STREAM, Ledger
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -265,7 +267,10 @@ def test_a_request_that_ran_twice_is_charged_once_and_the_rest_is_told_as_wasted
 def test_what_was_set_aside_stays_open(store: Redis, used: list[str], tenant: Tenant) -> None:
     store.xadd(SET_ASIDE, ended(rid="r", tenant_id=tenant.pk + 1))
 
-    assert [one.what for one in look(store, repair=True).open if one.check is Check.SET_ASIDE] == ["r"]
+    store.xadd(SET_ASIDE, {"rid": "what is this"})
+
+    found = look(store, repair=True).open
+    assert [(one.what, one.found) for one in found if one.check is Check.SET_ASIDE] == [("r", 1), ("entries", 1)]
 
 
 def test_requests_that_bear_no_price_are_noted(store: Redis, used: list[str]) -> None:
@@ -325,6 +330,20 @@ def test_the_command_says_what_differs_and_ends_accordingly(
     assert status == 0
     assert [(one["what"], one["repaired"]) for one in json.loads(text)["differences"]] == [("r", True)]
     assert command()[0] == 0
+
+
+def test_the_settlement_process_puts_right_by_itself(store: Redis, used: list[str], tenant: Tenant) -> None:
+    whose = f"t:{tenant.pk}:{today()}"
+    before = store.hget(f"sl:spent:{whose}", "i")
+    _spend(store, whose, "i", 5)
+    keeper = Keeper(store, 0.01)
+
+    keeper.start()
+    try:
+        wait_until(lambda: store.hget(f"sl:spent:{whose}", "i") == before, 20)
+    finally:
+        keeper.stop()
+        keeper._thread.join()
 
 
 def test_it_is_silent_while_requests_come_and_go(
