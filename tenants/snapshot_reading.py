@@ -11,7 +11,7 @@ from domain.limits import Level, Limit
 from domain.price import PriceRow
 from domain.qos import QosClass
 from tenants.models import LIMIT_FIELDS, ApiKey, Plan, Price, Tenant
-from tenants.models.limits import limits_of
+from tenants.models.limits import SOFT_FIELDS, limits_of
 from tenants.snapshot_rows import PlanRow, TenantRow, Terms, TermsPool, pack_key
 
 _CHUNK = 10_000
@@ -25,18 +25,20 @@ _M = TypeVar("_M", bound=Model)
 def read_plans(since: int) -> dict[int, PlanRow]:
     """Plans by id."""
     names = ("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours")
+    soft = tuple(f"{name}_soft" for name in SOFT_FIELDS)
     return {
         plan_id: PlanRow(
             name,
             QosClass(best),
             weight,
-            limits_of(Level.TENANT, caps),
+            limits_of(Level.TENANT, caps[len(soft) :]),
             frozenset(models) or None,
             sharing == "shared",
             retention_hours,
+            limits_of(Level.TENANT, caps[: len(soft)], SOFT_FIELDS),
         )
         for plan_id, name, best, weight, models, sharing, retention_hours, *caps in _rows(
-            _changed(Plan.objects.all(), since), *names, *LIMIT_FIELDS
+            _changed(Plan.objects.all(), since), *names, *soft, *LIMIT_FIELDS
         )
     }
 

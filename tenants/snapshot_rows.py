@@ -33,6 +33,7 @@ class PlanRow(NamedTuple):
     allowed_models: frozenset[str] | None
     shares_cache: bool
     retention_hours: int
+    soft_limits: tuple[Limit, ...] = ()
 
 
 class TenantRow(NamedTuple):

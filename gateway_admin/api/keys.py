@@ -151,7 +151,7 @@ class KeyViewSet(Changing, Creating, Reading):
     filter_backends = (filters.DjangoFilterBackend, OrderingFilter)
     filterset_class = KeyFilter
     ordering_fields = ("id", "name", "created_at", "expires_at")
-    ordering = ("-created_at", "-id")
+    ordering = ("-id",)
     needs = {
         "list": "tenants.view_apikey",
         "retrieve": "tenants.view_apikey",
@@ -162,13 +162,15 @@ class KeyViewSet(Changing, Creating, Reading):
         "revoke": "tenants.change_apikey",
     }
 
-    def get_queryset(self) -> "QuerySet[ApiKey]":
-        """Look up along when each key was used last."""
-        keys: QuerySet[ApiKey] = super().get_queryset()
-        if self.action != "list":
-            return keys
+    def paginate_queryset(self, queryset: Any) -> list[Any]:
+        """Look up along when each key of the page was used last; for all others that would take long."""
+        page: list[Any] = super().paginate_queryset(queryset) or []
+        keys = ApiKey.objects.filter(pk__in=[key.pk for key in page]).order_by()
         latest = UsageRecord.objects.filter(key=OuterRef("pk")).order_by("-finished_at").values("finished_at")[:1]
-        return keys.annotate(last_used_at=Subquery(latest))
+        used = dict(keys.values_list("pk", Subquery(latest)))
+        for key in page:
+            key.last_used_at = used.get(key.pk)
+        return page
 
     def get_serializer_class(self) -> type[KeySerializer]:
         """With the text where a key is made."""
