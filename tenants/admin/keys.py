@@ -29,6 +29,7 @@ from tenants.admin.lines import NetworksField
 from tenants.admin.live_view import live_state
 from tenants.keys import make_key
 from tenants.models import SCOPE_CHOICES, ApiKey, UsageRecord
+from tenants.models.key import all_scopes
 from tenants.provision import revoke_key, rotate_key
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class KeyForm(_KeyModelForm):
     """Scopes to tick, addresses as lines, and beside each limit the one that holds."""
 
     scopes = forms.MultipleChoiceField(
-        label=capfirst(_("may")),
+        label=_("Scopes"),
+        initial=all_scopes,
         choices=SCOPE_CHOICES,
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
         error_messages={"required": _("A key that may nothing is of no use: tick one, or revoke the key.")},

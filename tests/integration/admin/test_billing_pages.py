@@ -1,5 +1,6 @@
 """Prices, adjustments, usage with its cost, and what keys may."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -166,6 +167,12 @@ def test_sums_by_day_leave_hours_out(admin_client: Client, customer: Customer) -
 
 def key_form(**asked: Any) -> dict[str, Any]:
     return {"name": "web shop", "scopes": ["usage"], "allowed_addresses": "", **asked}
+
+
+def test_a_new_key_may_everything_unless_somebody_narrows_it(admin_client: Client, db: None) -> None:
+    text = admin_client.get(reverse("admin:tenants_apikey_add")).text
+
+    assert len(re.findall(r'name="scopes"[^>]*checked', text)) == 2
 
 
 def test_what_a_key_may_is_ticked_and_typed(admin_client: Client, rows: Any) -> None:
