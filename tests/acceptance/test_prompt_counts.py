@@ -59,22 +59,18 @@ def counted(product: Stack) -> Iterator[httpx.Client]:
 
 def reserved_and_used(client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[int, int]:
     """Tokens reserved for the prompts of a request, and those of the engine's count."""
-    answers = body.get("n", 1) * (len(body["prompt"]) if isinstance(body.get("prompt"), list) else 1)
-    if isinstance(body.get("prompt"), list) and isinstance(body["prompt"][0], int):
-        answers = body.get("n", 1)
+    prompt = body.get("prompt")
+    several = isinstance(prompt, list) and not isinstance(prompt[0], int)
+    answers = body.get("n", 1) * (len(prompt) if several else 1)
     answer = client.post(path, json={"max_tokens": 1, **body})
     assert answer.status_code == 200, answer.text
     reserved = PER_MINUTE - int(answer.headers["x-ratelimit-remaining-tokens"]) - answers
     return reserved, answer.json()["usage"]["prompt_tokens"]
 
 
-def test_what_a_chat_reserves_is_what_the_engine_counts(counted: httpx.Client, model: str) -> None:
-    found = [reserved_and_used(counted, "/chat/completions", {"model": model, **body}) for body in CHATS]
-    assert [reserved for reserved, _ in found] == [used for _, used in found]
-
-
-def test_what_a_completion_reserves_is_what_the_engine_counts(counted: httpx.Client, model: str) -> None:
-    found = [reserved_and_used(counted, "/completions", {"model": model, **body}) for body in COMPLETIONS]
+def test_what_a_prompt_reserves_is_what_the_engine_counts(counted: httpx.Client, model: str) -> None:
+    asked = [("/chat/completions", body) for body in CHATS] + [("/completions", body) for body in COMPLETIONS]
+    found = [reserved_and_used(counted, path, {"model": model, **body}) for path, body in asked]
     assert [reserved for reserved, _ in found] == [used for _, used in found]
 
 
