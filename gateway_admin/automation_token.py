@@ -11,7 +11,7 @@ from gateway_admin.roles import MANAGE_TOKENS, PERMISSIONS, Role
 
 DEFAULT_DAYS = 90
 MOST_DAYS = 366
-HEADER = "Token"
+ROLE_CHOICES = [(role.value, role.value) for role in Role]
 
 
 class AutomationToken(AbstractAuthToken):  # type: ignore[misc]  # the library has no types
@@ -24,7 +24,7 @@ class AutomationToken(AbstractAuthToken):  # type: ignore[misc]  # the library h
     id = models.BigAutoField(primary_key=True)
     digest = models.CharField(max_length=128, unique=True, editable=False)
     name = models.CharField(_("name"), max_length=100, help_text=_("Where it is used, for example: nightly invoices."))
-    role = models.CharField(_("role"), max_length=16, choices=[(role.value, role.value) for role in Role])
+    role = models.CharField(_("role"), max_length=16, choices=ROLE_CHOICES)
 
     plaintext: str = ""
     """The token itself, only on the instance that was just made; not a column."""

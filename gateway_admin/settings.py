@@ -132,6 +132,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
+    # Fields of several names take these values; each set of values has one name in the schemas.
+    "ENUM_NAME_OVERRIDES": {
+        "QosClassEnum": "tenants.models.QOS_CHOICES",
+        "RoleEnum": "gateway_admin.automation_token.ROLE_CHOICES",
+    },
 }
 
 KNOX_TOKEN_MODEL = "gateway_admin.AutomationToken"
