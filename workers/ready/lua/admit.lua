@@ -48,7 +48,7 @@ local unknown, blocks = unknown_of(quota)
 local barred, seen = check(quota, now)
 
 -- Sent twice because the first answer was lost on the way: it is admitted already, or has even ended.
-local again = redis.call('EXISTS', 'sl:item:' .. rid) == 1 or has_ended(rid, 1, now)
+local again = redis.call('EXISTS', 'sl:item:' .. rid) == 1 or has_ended(rid, MINUTE_MS, now)
 
 if not again then
   if blocks then return {'unknown', unknown} end

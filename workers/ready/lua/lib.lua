@@ -26,7 +26,7 @@
 --                                    key's from its first request with a limit of such a period
 --   sl:born                  string  ms at which this store began to count
 --   sl:exhausted:<month>     set     "<tenant id>:<code of the limit>" of budgets that a request found no room in
---   sl:ended:<minute>        set     rids that ended in that minute
+--   sl:ended:<ten minutes>   set     rids that ended in them
 --   sl:idem:<tenant>:<digest>  hash  the note of an idempotency key; sl:kept:<rid>: an answer that is kept, see idempotency.lua
 --   sl:workers               set     worker ids, dead ones too until the sweep has seen them
 --   sl:worker:<wid>          hash    live state; expires with the worker's lease

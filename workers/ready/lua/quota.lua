@@ -37,17 +37,16 @@ end
 
 local function spent_key(level, id, period) return 'sl:spent:' .. level .. ':' .. id .. ':' .. period end
 
+local function number(value) return value and tonumber(value) or 0 end
+
 local function read_spent(key)
-  local v = redis.call('HMGET', key, 'since', 'base', 'r', 'i', 'o', 'c', 'a', 'hr', 'hi', 'ho', 'hc')
-  if not v[1] then return nil end
-  local function sum(...)
-    local total = 0
-    for _, at in ipairs({...}) do total = total + tonumber(v[at] or 0) end
-    return total
-  end
-  return {key = key, since = tonumber(v[1]), known = v[2] == '1',
-    spent = {r = sum(3), i = sum(4), o = sum(5), t = sum(4, 5, 7), c = sum(6)},
-    held = {r = sum(8), i = sum(9), o = sum(10), t = sum(9, 10), c = sum(11)}}
+  local since, base, r, i, o, c, a, hr, hi, ho, hc = unpack(
+    redis.call('HMGET', key, 'since', 'base', 'r', 'i', 'o', 'c', 'a', 'hr', 'hi', 'ho', 'hc'))
+  if not since then return nil end
+  i, o, hi, ho = number(i), number(o), number(hi), number(ho)
+  return {key = key, since = tonumber(since), known = base == '1',
+    spent = {r = number(r), i = i, o = o, t = i + o + number(a), c = number(c)},
+    held = {r = number(hr), i = hi, o = ho, t = hi + ho, c = number(hc)}}
 end
 
 -- The hash of a period, begun if it is missing. A tenant's is kept for every request: if it is missing although the store
@@ -75,22 +74,20 @@ end
 -- What an ended item used takes the place of what was held for it. A hash that was begun anew since its admission never
 -- held anything for it, and one that counts from later on than its end will hear of it from the database.
 local function settle_spent(key, item, held, used, now)
-  local v = redis.call('HMGET', key, 'since', 'made', 'r', 'i', 'o', 'hr', 'hi', 'ho')
-  if not v[1] then return end
-  local changes = {}
-  local function change(field, before, by)
-    changes[#changes + 1] = field
-    changes[#changes + 1] = tonumber(before or 0) + by
-  end
-  if now >= tonumber(v[1]) then
-    change('r', v[3], 1); change('i', v[4], used.i); change('o', v[5], used.o)
+  local since, made, r, i, o, hr, hi, ho = unpack(
+    redis.call('HMGET', key, 'since', 'made', 'r', 'i', 'o', 'hr', 'hi', 'ho'))
+  if not since then return end
+  held = held and tonumber(item.t_admit) >= number(made)
+  r, i, o, hr, hi, ho = number(r), number(i), number(o), number(hr), number(hi), number(ho)
+  if now >= tonumber(since) then
+    r, i, o = r + 1, i + used.i, o + used.o
     if used.c > 0 then redis.call('HINCRBY', key, 'c', used.c) end
   end
-  if held and tonumber(item.t_admit) >= tonumber(v[2] or 0) then
-    change('hr', v[6], -1); change('hi', v[7], -tonumber(item.res_i)); change('ho', v[8], -tonumber(item.res_o))
+  if held then
+    hr, hi, ho = hr - 1, hi - tonumber(item.res_i), ho - tonumber(item.res_o)
     if item.res_c ~= '0' then redis.call('HINCRBY', key, 'hc', '-' .. item.res_c) end
   end
-  if #changes > 0 then redis.call('HSET', key, unpack(changes)) end
+  redis.call('HSET', key, 'r', r, 'i', i, 'o', o, 'hr', hr, 'hi', hi, 'ho', ho)
 end
 
 -- Token buckets of a minute ----------------------------------------------------------------------------------------
@@ -249,15 +246,17 @@ end
 -- Give slots and unused tokens back, and turn what was held into what was spent. Of an item that the store
 -- has lost (forgotten) nothing is held.
 local function release(rid, item, u, cost, now)
-  local limits, limited = cmsgpack.unpack(item.limits), {}
+  local limits, limited, held = cmsgpack.unpack(item.limits), {}, not item.forgotten
   for _, limit in ipairs(limits) do limited[limit[1] .. limit[2]] = true end
   local used = {i = u[1], o = u[3], c = cost}
-  local key_day, key_month = limited.krd or limited.kid or limited.kod, limited.ktM or limited.kcM
-  settle_spent(spent_key('t', item.tenant_id, item.day), item, not item.forgotten, used, now)
-  settle_spent(spent_key('t', item.tenant_id, item.month), item, not item.forgotten, used, now)
-  settle_spent(spent_key('k', item.key_id, item.day), item, key_day and not item.forgotten, used, now)
-  settle_spent(spent_key('k', item.key_id, item.month), item, key_month and not item.forgotten, used, now)
-  if item.forgotten then return end
+  settle_spent(spent_key('t', item.tenant_id, item.day), item, held, used, now)
+  settle_spent(spent_key('t', item.tenant_id, item.month), item, held, used, now)
+  local day, month = spent_key('k', item.key_id, item.day), spent_key('k', item.key_id, item.month)
+  if redis.call('EXISTS', day, month) > 0 then
+    settle_spent(day, item, held and (limited.krd or limited.kid or limited.kod), used, now)
+    settle_spent(month, item, held and (limited.ktM or limited.kcM), used, now)
+  end
+  if not held then return end
   redis.call('SREM', 'sl:slots:t:' .. item.tenant_id, rid)
   if limited.kn then redis.call('SREM', 'sl:slots:k:' .. item.key_id, rid) end
   local unused = {i = tonumber(item.res_i) - u[1], o = tonumber(item.res_o) - u[3]}
@@ -266,20 +265,19 @@ local function release(rid, item, u, cost, now)
   give_back('k', item.key_id, limits, unused)
 end
 
--- Which requests ended in which minute, so that what ended in order is neither admitted nor settled once more.
-local ENDED_MINUTES = 10
+-- Which requests ended in the last ten minutes or so, so that what ended in order is neither admitted nor settled once more.
+local ENDED_MS = 600000
 
-local function note_ended(rid, now)
-  local key = 'sl:ended:' .. math.floor(now / MINUTE_MS)
-  redis.call('SADD', key, rid)
-  redis.call('PEXPIRE', key, (ENDED_MINUTES + 1) * MINUTE_MS)
+local function ended_key(ms) return 'sl:ended:' .. math.floor(ms / ENDED_MS) end
+
+local function note_ended(rid, now) redis.call('SADD', ended_key(now), rid) end
+
+-- Whether it ended in the last so many ms, at most ENDED_MS.
+local function has_ended(rid, since_ms, now)
+  local this, before = ended_key(now), ended_key(now - since_ms)
+  return redis.call('SISMEMBER', this, rid) == 1 or (before ~= this and redis.call('SISMEMBER', before, rid) == 1)
 end
 
--- Whether it ended in this minute or one of the ``minutes`` before.
-local function has_ended(rid, minutes, now)
-  local this = math.floor(now / MINUTE_MS)
-  for minute = this, this - minutes, -1 do
-    if redis.call('SISMEMBER', 'sl:ended:' .. minute, rid) == 1 then return true end
-  end
-  return false
+local function let_ended_expire(now)
+  for _, ms in ipairs({now, now - ENDED_MS}) do redis.call('PEXPIRE', ended_key(ms), 2 * ENDED_MS, 'NX') end
 end

@@ -3,6 +3,7 @@
 -- Returns {items lost by workers, items of dead gateways ended, items expired}, or nil if another sweep was just here.
 if not redis.call('SET', 'sl:sweep', '1', 'NX', 'PX', ARGV[1]) then return nil end
 local now, budget = now_ms(), tonumber(ARGV[2])
+let_ended_expire(now)
 
 -- Nobody swept for long: the store itself was away, so nobody could say that he lives. Let all speak first.
 local before = redis.call('GETSET', 'sl:swept', now)
