@@ -116,32 +116,22 @@ def run_manage(running: Stack, *arguments: str) -> "subprocess.CompletedProcess[
 async def _load_and_kill(
     running: Stack, clients: Clients, seconds: float, rate: float, kill_every_s: float
 ) -> Counter[str]:
-    killing = asyncio.create_task(_kill_for_ever(running, kill_every_s, random.Random(SEED)))
-    try:
-        await clients.run(seconds, rate)
-    finally:
-        killing.cancel()
-        kills = (await asyncio.gather(killing, return_exceptions=True))[0]
-    if isinstance(kills, BaseException):
-        raise kills
+    async with asyncio.TaskGroup() as group:
+        killing = group.create_task(_kill(running, kill_every_s, time.monotonic() + seconds))
+        group.create_task(clients.run(seconds, rate))
+    return killing.result()
+
+
+async def _kill(running: Stack, every_s: float, until_s: float) -> Counter[str]:
+    """Kill a process of each kind in turns, the turns in random order, while load is sent."""
+    chance, kills, bag = random.Random(SEED), Counter[str](), list[str]()
+    while time.monotonic() + every_s < until_s:
+        await asyncio.sleep(every_s)
+        bag = bag or chance.sample(sorted(PARTS), len(PARTS))
+        kind = bag.pop()
+        chance.choice(await _found(running, kind)).kill()
+        kills[kind] += 1
     return kills
-
-
-async def _kill_for_ever(running: Stack, every_s: float, chance: random.Random) -> Counter[str]:
-    """Kill a process of each kind in turns, the turns in random order; until cancelled."""
-    kills: Counter[str] = Counter()
-    bag: list[str] = []
-    try:
-        while True:
-            await asyncio.sleep(every_s)
-            if not bag:
-                bag = chance.sample(sorted(PARTS), len(PARTS))
-            kind = bag.pop()
-            victim = chance.choice(await _found(running, kind))
-            victim.kill()
-            kills[kind] += 1
-    except asyncio.CancelledError:
-        return kills
 
 
 async def _found(running: Stack, kind: str) -> list[psutil.Process]:
