@@ -9,8 +9,8 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from domain.limits import KINDS, Level, Span
-from tenants.admin.figures import limit_label, limit_value, none_set, whole
+from domain.limits import KINDS, Amount, Level, Span
+from tenants.admin.figures import limit_label, limit_value, money, none_set, to_nano, whole
 from tenants.admin.holding import caps_of
 from tenants.admin.plausible import oddities
 from tenants.models import LIMIT_FIELDS, QOS_CHOICES, Plan
@@ -55,7 +55,7 @@ def _changes(old: Plan, new: Plan) -> Iterator[dict[str, str]]:
 def _shown(name: str, plan: Plan) -> str:
     value = getattr(plan, name)
     if name in _numbers():
-        return none_set() if value is None else str(value if "cost" in name else whole(value))
+        return none_set() if value is None else money(to_nano(value)) if "cost" in name else whole(value)
     if name == "allowed_models":
         return ", ".join(value) or _("every model")
     display = getattr(plan, f"get_{name}_display", None)
@@ -97,20 +97,26 @@ def _met(name: str, over: Over | None) -> str:
     values = {
         "tenants": _tenants(over.tenants),
         "periods": whole(over.periods),
-        "excess": limit_value(name, over.excess),
+        "excess": _amount(name, over.excess),
         "now": whole(over.now),
     }
     if span is Span.MINUTE:
-        told = _(
-            "%(tenants)s over it in %(periods)s hours of the last 24 h; at least %(excess)s would have been refused"
-        )
+        told = _("%(tenants)s over it, %(periods)s times for an hour of the last 24; at least %(excess)s beyond it")
     elif span is Span.DAY:
         told = _(
-            "%(tenants)s over it on %(periods)s days of the last 7 (today: %(now)s); %(excess)s would have been refused"
+            "%(tenants)s over it, %(periods)s times in the last 7 days, %(now)s of them today; %(excess)s beyond it"
         )
     else:
         told = _("%(tenants)s over it this month; %(excess)s beyond it")
     return told % values
+
+
+def _amount(name: str, value: int) -> str:
+    """With its unit."""
+    amount = KINDS[name].amount
+    if amount is Amount.REQUESTS:
+        return ngettext("%(count)s request", "%(count)s requests", value) % {"count": whole(value)}
+    return money(value) if amount is Amount.COST else _("%(count)s tokens") % {"count": whole(value)}
 
 
 def _tenants(count: int) -> str:

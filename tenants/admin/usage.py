@@ -72,7 +72,7 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
 
     paginator = InfinitePaginator
     sortable_by = ()
-    search_fields = ("=request_id",)
+    search_fields = ("request_id__exact",)  # "=" would ignore case, and so the index
     search_help_text = _("A whole request id, as in the answer's x-request-id.")
     fieldsets = (
         (None, {"fields": ("request_id", "whose_tenant", "whose_key", "endpoint", "stream", "qos_class")}),
@@ -102,9 +102,9 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
         return with_names(records)
 
     @display(description=_("model"))
-    def model_and_version(self, record: UsageRecord) -> str:
-        """Which version of which model answered."""
-        return " ".join(part for part in (record.model, record.model_version) if part)
+    def model_and_version(self, record: UsageRecord) -> SafeString:
+        """Which version of which model answered; none if it never came to an engine."""
+        return format_html('{}<br><span class="sluice-quiet">{}</span>', record.model, record.model_version)
 
     @display(description=_("cost"))
     def cost(self, record: UsageRecord) -> str:

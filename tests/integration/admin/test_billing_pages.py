@@ -140,7 +140,7 @@ def test_usage_shows_cost_version_and_key(admin_client: Client, rows: Any) -> No
     none = admin_client.get(f"{usage}?key__id__exact={rows.key.pk + 1}").text
 
     assert "0.0000015 USD" in text
-    assert "m1 1.0.0+abc" in text
+    assert "1.0.0+abc" in text
     assert "web shop" in text
     assert rows.usage.request_id not in none
 
