@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncMonth
 from django.utils import timezone
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 
 from gateway_admin.api.base import OperatorsViewSet
 from gateway_admin.api.filtering import MOST_ID
+from gateway_admin.api.paging import Pages
 from gateway_admin.api.serializing import NanoField
 from gateway_admin.api.usage import Names
 from tenants.models import QOS_CHOICES, Tenant, UsageRollup
@@ -100,11 +102,18 @@ class SumsPage(serializers.Serializer[Any]):
     results = GroupSerializer(many=True)
 
 
+class GroupPages(Pages):
+    """Pages of groups, which are no rows that could be found by an id."""
+
+    django_paginator_class: type[Any] = Paginator
+
+
 class UsageSumsViewSet(OperatorsViewSet):
     """Sums of usage by the time of admission; they equal those of the records."""
 
     queryset: "QuerySet[UsageRollup]" = UsageRollup.objects.all()
     serializer_class = GroupSerializer
+    pagination_class = GroupPages
     filter_backends = ()
     needs = {"aggregate": "tenants.view_usagerollup"}
     parameters = {"aggregate": frozenset({*SumsQuery().fields, "page", "page_size"})}
