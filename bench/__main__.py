@@ -6,6 +6,7 @@ import sys
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 
 from bench import (
+    admission,
     affinity,
     batching,
     engine,
@@ -16,10 +17,12 @@ from bench import (
     padding,
     slices,
     soak,
+    tenancy,
     token_count,
 )
 
 BENCHMARKS = {
+    "admission": admission.main,
     "equal_prefixes": equal_prefixes.main,
     "gateway_cost": gateway_cost.main,
     "engine": engine.main,
@@ -29,6 +32,7 @@ BENCHMARKS = {
     "fair_share": fair_share.main,
     "affinity": affinity.main,
     "slices": slices.main,
+    "tenancy": tenancy.main,
     "soak": soak.main,
     "token_count": token_count.main,
 }
