@@ -118,4 +118,4 @@ def _resets(state: LimitState) -> str:
         return _("all of it in %(seconds)d s") % {"seconds": round(seconds)} if seconds >= 1 else "–"
     if seconds < _MINUTE_S:
         return _("in less than a minute")
-    return _("%(at)s (in %(time)s)") % {"at": f"{at:%Y-%m-%d %H:%M}Z", "time": timeuntil(at, depth=1)}
+    return _("%(at)s, in %(time)s") % {"at": f"{at:%m-%d %H:%M}Z", "time": timeuntil(at, depth=1)}

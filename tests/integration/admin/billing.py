@@ -11,6 +11,7 @@ from tenants.models import NANO, Adjustment, ApiKey, BudgetWarning, Plan, Price,
 from tenants.provision import create_key
 
 MODEL = "smollm2-135m-instruct"
+SPENT_NANO = 966_200_000_000
 
 
 @dataclass
@@ -33,8 +34,8 @@ def make_customer(slug: str = "acme") -> Customer:
         requests_per_day=50_000,
         input_tokens_per_day=20_000_000,
         output_tokens_per_day=6_000_000,
-        tokens_per_month_soft=300_000_000,
-        tokens_per_month=400_000_000,
+        tokens_per_month_soft=700_000_000,
+        tokens_per_month=900_000_000,
         cost_per_month_soft=Decimal("800.00"),
         cost_per_month=Decimal("1000.00"),
     )
@@ -112,7 +113,7 @@ def fill_counts(store: "Redis", customer: Customer) -> None:
     store.set("sl:born", 1)
     store.hset(f"sl:rate:t:{tenant}", mapping={"r": 130, "i": 90_000, "o": 52_000, "t": 9_000, "at": seconds * 1000})
     store.sadd(f"sl:slots:t:{tenant}", *(f"r{number}" for number in range(40)))
-    day = {"since": 1, "base": 1, "r": 31_240, "i": 11_900_000, "o": 5_100_000, "hr": 40, "hi": 120_000, "ho": 760_000}
-    month = {"since": 1, "base": 1, "i": 190_000_000, "o": 91_000_000, "hi": 120_000, "ho": 760_000, "a": 0}
+    day = {"since": 1, "base": 1, "r": 14_000, "i": 9_800_000, "o": 4_900_000, "hr": 40, "hi": 120_000, "ho": 760_000}
+    month = {"since": 1, "base": 1, "i": 495_600_000, "o": 247_800_000, "hi": 120_000, "ho": 760_000, "a": 0}
     store.hset(f"sl:spent:t:{tenant}:d{now:%Y%m%d}", mapping=day)
-    store.hset(f"sl:spent:t:{tenant}:m{now:%Y%m}", mapping={**month, "c": 812 * NANO, "hc": 3 * NANO})
+    store.hset(f"sl:spent:t:{tenant}:m{now:%Y%m}", mapping={**month, "c": SPENT_NANO, "hc": 3 * NANO})

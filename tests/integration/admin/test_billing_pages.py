@@ -13,7 +13,7 @@ from redis import Redis
 
 from tenants.admin.figures import exact_money, money
 from tenants.models import NANO, Adjustment, ApiKey, Price, UsageRecord
-from tests.integration.admin.billing import Customer, add_sums, fill_counts, make_customer
+from tests.integration.admin.billing import SPENT_NANO, Customer, add_sums, fill_counts, make_customer
 
 AMOUNTS = {"input_per_million": "0.5", "cached_input_per_million": "0.1", "output_per_million": "1.5"}
 FOR_ALL = {"model": "m1", "model_version": "", "qos_class": ""}
@@ -103,7 +103,7 @@ def test_an_adjustment_is_typed_as_money_and_counts_at_once(
     row = Adjustment.objects.get()
     assert (row.cost_nano, row.tokens, row.made_by_name) == (-12_500_000_000, -300, "admin")
     month = valkey.hgetall(f"sl:spent:t:{customer.tenant.pk}:m{timezone.now():%Y%m}")
-    assert (int(month["c"]), int(month["a"])) == (812 * NANO - 12_500_000_000, -300)
+    assert (int(month["c"]), int(month["a"])) == (SPENT_NANO - 12_500_000_000, -300)
 
 
 @pytest.mark.parametrize(

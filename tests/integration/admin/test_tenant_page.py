@@ -42,8 +42,8 @@ def test_live_limits_tell_used_reserved_and_remaining(admin_client: Client, coun
     assert len(found) == 10
     at_once, day, cost = found["t:max_concurrent"], found["t:requests_per_day"], found["t:cost_per_month"]
     assert (at_once["used"], at_once["left"], at_once["level"]) == ("40", "0", "full")
-    assert (day["used"], day["held"], day["left"], day["cap"]) == ("31,240", "40", "18,720", "50,000")
-    assert (cost["used"], cost["held"], cost["left"]) == ("812.00 USD", "3.00 USD", "185.00 USD")
+    assert (day["used"], day["held"], day["left"], day["cap"]) == ("14,000", "40", "35,960", "50,000")
+    assert (cost["used"], cost["held"], cost["left"]) == ("966.20 USD", "3.00 USD", "30.80 USD")
     assert found["t:output_tokens_per_day"]["level"] == "near"
 
 
