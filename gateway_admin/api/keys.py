@@ -162,15 +162,13 @@ class KeyViewSet(Changing, Creating, Reading):
         "revoke": "tenants.change_apikey",
     }
 
-    def paginate_queryset(self, queryset: Any) -> list[Any]:
-        """Look up along when each key of the page was used last; for all others that would take long."""
-        page: list[Any] = super().paginate_queryset(queryset) or []
-        keys = ApiKey.objects.filter(pk__in=[key.pk for key in page]).order_by()
+    def get_queryset(self) -> "QuerySet[ApiKey]":
+        """Look up along, for the rows of one page, when each key was used last."""
+        keys: QuerySet[ApiKey] = super().get_queryset()
+        if self.action != "list":
+            return keys
         latest = UsageRecord.objects.filter(key=OuterRef("pk")).order_by("-finished_at").values("finished_at")[:1]
-        used = dict(keys.values_list("pk", Subquery(latest)))
-        for key in page:
-            key.last_used_at = used.get(key.pk)
-        return page
+        return keys.annotate(last_used_at=Subquery(latest))
 
     def get_serializer_class(self) -> type[KeySerializer]:
         """With the text where a key is made."""

@@ -7,12 +7,15 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagination
 from rest_framework.request import Request
 
+from tenants.admin.paging import IdsFirst
+
 MOST = 500
 
 
 class Pages(PageNumberPagination):
     """Numbered pages, for lists of which one wants to know how long they are."""
 
+    django_paginator_class = IdsFirst
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = MOST

@@ -17,7 +17,6 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
-from unfold.paginator import InfinitePaginator
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminSelectWidget
 
 from tenants.admin.history import AuditedAdmin
@@ -27,6 +26,7 @@ from tenants.admin.key_state import STATE_COLOURS, STATE_NAMES, ends_at, key_sta
 from tenants.admin.limit_fields import limit_fieldsets
 from tenants.admin.lines import NetworksField
 from tenants.admin.live_view import live_state
+from tenants.admin.paging import Endless
 from tenants.keys import make_key
 from tenants.models import SCOPE_CHOICES, ApiKey, UsageRecord
 from tenants.models.key import all_scopes
@@ -99,7 +99,7 @@ class ApiKeyAdmin(AuditedAdmin):
     # The newest first, by the index that is there; other orders would sort every key.
     ordering = ("-id",)
     sortable_by = ()
-    paginator = InfinitePaginator
+    paginator = Endless
     search_fields = ("prefix", "name", "tenant__slug")
     search_help_text = _("A key or its prefix, or part of its name or of the tenant's short name.")
     autocomplete_fields = ("tenant",)

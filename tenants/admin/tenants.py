@@ -19,7 +19,6 @@ from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
-from unfold.paginator import InfinitePaginator
 
 from tenants.admin.charts import usage_charts
 from tenants.admin.figures import money
@@ -28,6 +27,7 @@ from tenants.admin.holding import own_limits_line
 from tenants.admin.key_state import STATE_NAMES, ends_at, key_state, masked, when
 from tenants.admin.live_view import live_state
 from tenants.admin.month_view import budget_of, month_context
+from tenants.admin.paging import Endless
 from tenants.day import usage_of_day
 from tenants.models import Adjustment, ApiKey, Tenant, UsageRecord, UsageRollup
 from tenants.month import month_bounds
@@ -92,7 +92,7 @@ class TenantAdmin(AuditedAdmin):
     list_select_related = ("plan",)
     # By the index that is there: other orders would compute every tenant's figures for one page.
     sortable_by = ("slug",)
-    paginator = InfinitePaginator
+    paginator = Endless
     search_fields = ("slug", "name")
     autocomplete_fields = ("plan",)
     inlines = (ApiKeyInline,)
@@ -200,13 +200,13 @@ class TenantAdmin(AuditedAdmin):
         """Go and make a key for this tenant."""
         return HttpResponseRedirect(f"{reverse('admin:tenants_apikey_add')}?{urlencode({'tenant': object_id})}")
 
-    @action(description=_("Its requests"), icon="receipt_long", permissions=["view_usage"])
+    @action(description=_("Requests"), icon="receipt_long", permissions=["view_usage"])
     def see_usage(self, request: HttpRequest, object_id: str) -> HttpResponseRedirect:
         """Go to the usage records of this tenant."""
         query = urlencode({"tenant__id__exact": object_id})
         return HttpResponseRedirect(f"{reverse('admin:tenants_usagerecord_changelist')}?{query}")
 
-    @action(description=_("Its usage by day"), icon="calendar_month", permissions=["view_usage"])
+    @action(description=_("By day"), icon="calendar_month", permissions=["view_usage"])
     def see_days(self, request: HttpRequest, object_id: str) -> HttpResponseRedirect:
         """Go to the sums by day of this tenant."""
         query = urlencode({"tenant__id__exact": object_id})
