@@ -14,6 +14,7 @@ from tenants.models import Adjustment, Tenant
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 1.0
+_MARK_MS = 400 * 86_400_000
 
 
 def make_adjustment(
@@ -68,14 +69,18 @@ def _count(made: Adjustment, store: Redis | None) -> None:
 
 
 def _add(store: Redis, made: Adjustment) -> None:
-    key = f"sl:spent:t:{made.tenant_id}:m{made.month:%Y%m}"
+    period = f"t:{made.tenant_id}:m{made.month:%Y%m}"
+    key = f"sl:spent:{period}"
 
     def add(pipeline: Any) -> None:
         # Without a base the store has yet to read from the database what it did not see itself, this among it.
-        known = pipeline.hget(key, "base") == b"1"
+        exists, known = pipeline.exists(key), pipeline.hget(key, "base") == b"1"
         pipeline.multi()
         if known:
             pipeline.hincrby(key, "c", made.cost_nano)
             pipeline.hincrby(key, "a", made.tokens)
+        elif not exists:
+            # Nobody asked for anything in that month yet: whoever begins to count it has to ask the database.
+            pipeline.set(f"sl:adjusted:{period}", 1, px=_MARK_MS)
 
     store.transaction(add, key)

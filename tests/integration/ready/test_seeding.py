@@ -20,6 +20,7 @@ from gateway.errors import ApiError
 from gateway.runtime import Runtime
 from gateway.schema import Ask
 from gateway.seeding import Seeder
+from tenants.adjust import make_adjustment
 from tenants.models import Adjustment, ApiKey, Plan, Tenant
 from tenants.snapshot import Principal
 from tenants.usage import UsageRow, record_usage
@@ -162,6 +163,20 @@ async def test_a_month_is_seeded_with_its_rows_and_adjustments_and_nothing_else(
     # 145 tokens are used and 15 held: 15 more fit into 175, and not into 174.
     assert await gateways[0].admit(account, world.limits(tokens_per_month=174)) == 429
     assert await gateways[0].admit(account, world.limits(tokens_per_month=175)) == 200
+
+
+async def test_an_adjustment_counts_in_a_month_in_which_nobody_has_asked_for_anything_yet(
+    gateways: tuple[Gateway, Gateway], account: Account, store: SyncRedis
+) -> None:
+    store.set("sl:born", 1)
+    tenant = await Tenant.objects.aget(pk=account.tenant_id)
+    await asyncio.to_thread(make_adjustment, tenant, datetime.now(UTC).date(), 0, 100, "extra work", None, store)
+    limits = world.limits(tokens_per_month=114)
+    assert await gateways[0].admit(account, limits) == 429
+    assert await gateways[0].admit(account, world.limits(tokens_per_month=115)) == 200
+    await asyncio.to_thread(make_adjustment, tenant, datetime.now(UTC).date(), 0, -15, "taken back", None, store)
+    assert await gateways[0].admit(account, world.limits(tokens_per_month=115)) == 200
+    assert world.spent(store, Level.TENANT, account.tenant_id, Span.MONTH)["a"] == 85
 
 
 async def test_a_key_whose_counts_were_deleted_gets_them_back(

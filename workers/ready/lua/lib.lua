@@ -24,6 +24,7 @@
 --                                    adjustments; since (ms): what ended from then on is counted; base: '1' once what ended
 --                                    before is added; made (ms): when it was begun. A tenant's is kept for every request, a
 --                                    key's from its first request with a limit of such a period
+--   sl:adjusted:t:<id>:<month>   string  adjusted by hand before anybody asked for anything in it
 --   sl:born                  string  ms at which this store began to count
 --   sl:exhausted:<month>     set     "<tenant id>:<code of the limit>" of budgets that a request found no room in
 --   sl:ended:<ten minutes>   set     rids that ended in them

@@ -50,13 +50,15 @@ local function read_spent(key)
 end
 
 -- The hash of a period, begun if it is missing. A tenant's is kept for every request: if it is missing although the store
--- is older than the period, nothing was used in it. In all other cases only the database knows what was used before.
+-- is older than the period, nothing was used in it, unless it was adjusted by hand. In all other cases only the database
+-- knows what was used before.
 local function open_spent(level, id, period, now)
   local key = spent_key(level, id, period.name)
   local found = read_spent(key)
   if found then return found end
   redis.call('SET', 'sl:born', now, 'NX')
   local complete = level == 't' and tonumber(redis.call('GET', 'sl:born')) <= period.begins
+    and redis.call('EXISTS', 'sl:adjusted:t:' .. id .. ':' .. period.name) == 0
   -- What ended in this very ms counts as before, or it might be counted twice.
   redis.call('HSET', key, 'made', now, 'since', complete and period.begins or now + 1)
   if complete then redis.call('HSET', key, 'base', '1') end
