@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 from django.utils import timezone
 from redis import Redis
 
