@@ -255,7 +255,8 @@ class Answer:
             try:
                 state = await ready.cancel(item.request_id, ending.outcome, ending.status, ending.code, usage)
                 if state == "gone":
-                    await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt)
+                    version = self._runtime.version_of(item.model)
+                    await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt, version)
                 return state
             except (RedisError, OSError) as error:
                 if time.monotonic() > end:

@@ -109,6 +109,10 @@ class Runtime:
         """True while an engine serves the model, or did a moment ago."""
         return time.monotonic() - self._last_ready.get(model, float("-inf")) < BACKEND_GRACE_S
 
+    def version_of(self, model: str) -> str:
+        """The model version that answers at present; "" if no engine serves the model."""
+        return next((worker.version for worker in self.workers if worker.model == model and worker.version), "")
+
     def background(self, work: "asyncio.Task[object]") -> None:
         """Keep a task until it ends; it is never cancelled in the middle of a call to Redis."""
         self._background.add(work)

@@ -188,15 +188,25 @@ class ReadySet:
         )
         return str(reply.decode())
 
-    async def settle_forgotten(self, item: NewItem, ending: Ending, admitted_ms: int, attempt: int) -> None:
-        """Settle an item that the store has lost; if it ended in order after all, its settlement stands."""
+    async def settle_forgotten(
+        self, item: NewItem, ending: Ending, admitted_ms: int, attempt: int, version: str = ""
+    ) -> None:
+        """Settle an item that the store has lost; if it ended in order after all, its settlement stands.
+
+        Args:
+            item: as it was admitted.
+            ending: how it ended for its client.
+            admitted_ms: when it was admitted; it counts in that day and month.
+            attempt: how often it was run before.
+            version: the model version that it is charged by, as far as known.
+        """
         usage = ending.usage
         await self._run(
             "settle_forgotten",
             *(item.request_id, ending.outcome, ending.status, ending.code),
             *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
             *item_fields(item),
-            *("t_admit", admitted_ms, "attempt", attempt),
+            *("t_admit", admitted_ms, "attempt", attempt, "version", version),
         )
 
     async def keep_answer(self, request_id: str, answer: bytes, keep_ms: int) -> None:

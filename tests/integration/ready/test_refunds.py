@@ -146,7 +146,10 @@ async def test_a_request_that_the_store_forgot_is_spent_in_the_period_of_its_adm
     await admit_one(ready, store, item("r2", limits=LIMITS, prices=PRICES))
     seconds, _ = store.time()
     for _ in range(2):  # its reply may be lost, so it is told again
-        await ready.settle_forgotten(one, ending, seconds * 1000, 0)
+        await ready.settle_forgotten(one, ending, seconds * 1000, 0, "1.0.0-x")
+    assert [(row["version"], row["cost"], row["price"]) for row in world.settlements(store)] == [
+        ("1.0.0-x", "130", "8")
+    ]
     day = world.spent(store, Level.TENANT, 1, Span.DAY)
     assert (day["r"], day["i"], day["o"]) == (1, 7, 3)
     assert (day["hr"], day["hi"], day["ho"]) == (1, 50, 50)  # of the one that runs
