@@ -346,6 +346,33 @@ async def test_room_tells_the_size_of_blocks_and_the_pace(engine: Engine) -> Non
     assert room.preemptions >= 0
 
 
+async def counts_at_rest(engine: Engine) -> tuple[int, int, int]:
+    """Tokens of prompts, cached ones of them, and of answers that the engine has counted, once nothing runs."""
+    assert await until_idle(engine)
+    seen = None
+    for _ in range(STEPS):  # an engine may count a step after it has told of it
+        room = engine.room()
+        counts = (room.prompt_tokens, room.cached_tokens, room.generated_tokens)
+        if counts == seen:
+            break
+        seen = counts
+        await asyncio.sleep(0.2)
+    return counts
+
+
+async def test_the_engine_itself_counts_what_answers_tell(engine: Engine) -> None:
+    before = await counts_at_rest(engine)
+    question = " ".join([QUESTION] * 20)  # more than a block of the cache
+    replies = [await ask(engine, chat(question, stream=stream, max_tokens=20)) for stream in (True, False)]
+    after = await counts_at_rest(engine)
+
+    told = [(one.usage.prompt_tokens, one.usage.cached_tokens, one.usage.completion_tokens) for one in replies]
+    assert told[1][1] > 0
+    assert [now - then for now, then in zip(after, before, strict=True)] == [
+        sum(kind) for kind in zip(*told, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("choices", [1, 2])
 async def test_closing_a_stream_frees_its_room(engine: Engine, choices: int) -> None:
     job = chat(QUESTION, max_tokens=400, n=choices, temperature=1)
