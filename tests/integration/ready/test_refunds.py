@@ -1,5 +1,6 @@
 """However a request ends: what it did not use comes back, at both levels, and what it used is spent once."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -212,3 +213,18 @@ async def test_a_key_that_gets_a_limit_while_it_is_in_use_counts_what_ends_from_
         await world.finish(ready, request_id, "w1")
     found = world.spent(store, Level.KEY, 2, Span.DAY)
     assert (found["r"], found["hr"]) == (2, 0)
+
+
+async def test_counts_that_were_deleted_hold_only_what_was_admitted_after_that(
+    ready: ReadySet, item: MakeItem, store: SyncRedis
+) -> None:
+    await admit_one(ready, store, item("r1", limits=LIMITS, prices=PRICES))
+    store.delete(*store.keys("sl:spent:*"), *store.keys("sl:rate:*"))
+    await asyncio.sleep(0.002)  # the store tells milliseconds apart
+    assert isinstance(await world.admit(ready, item("r2", limits=LIMITS, prices=PRICES)), Admitted)
+    before = world.held(store)
+    assert len(before) == 4 * 4
+    assert await ready.cancel("r1", "cancelled", 499, "client_closed", Usage()) == "closed"
+    assert world.held(store) == before
+    assert await ready.cancel("r2", "cancelled", 499, "client_closed", Usage()) == "closed"
+    assert world.held(store) == {}
