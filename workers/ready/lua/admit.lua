@@ -1,6 +1,6 @@
 -- Check all limits and set aside what the item may use, then put it into the fair ready set: all or nothing.
 -- ARGV: 1 rid  2 most that may wait in the queue  3 most bytes that may wait there or ''  4 ms it may wait  5 body
---       6.. further fields of the item: name, value, ... (tenant, tenant_id, key_id, model, class, gw, endpoint, stream, salt,
+--       6 further fields of the item, packed: {name, value, ...} (tenant, tenant_id, key_id, model, class, gw, endpoint, stream, salt,
 --       prio, seqs, trace, max_retries, weight, prompt = tokens of the prompt, out = output tokens at most, prefix,
 --       limits = packed {{level, code, cap}, ...}, prices = packed {{version's beginning, id, input, cached, output}, ...},
 --       res_i, res_o, res_c = what is set aside: prompt tokens, output tokens, cost, idem* = its idempotency key's note)
@@ -11,11 +11,11 @@
 --         {'again', ...}, see read_note(): its idempotency key was used before.
 -- Tightest limits: see tightest(); unknown periods: see unknown_of().
 local rid, max_waiting, max_bytes, wait_ms, body = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local FIELDS, LATEST_WAITS = 6, 50
+local fields, LATEST_WAITS = cmsgpack.unpack(ARGV[6]), 50
 local now = now_ms()
 
 local item = {}
-for i = FIELDS, #ARGV, 2 do item[ARGV[i]] = ARGV[i + 1] end
+for i = 1, #fields, 2 do item[fields[i]] = fields[i + 1] end
 local queue = queue_of(item)
 
 local function why_closed()
@@ -64,7 +64,7 @@ if not again then
   item.order, item.size = redis.call('INCR', 'sl:order'), #body
   redis.call('HSET', 'sl:item:' .. rid, 'state', 'ready', 'attempt', 0, 't_admit', now, 't_ready', now, 'wait_ms', wait_ms,
     'deadline', now + wait_ms, 'order', item.order, 'size', item.size, 'day', quota.periods[1].name,
-    'month', quota.periods[2].name, unpack(ARGV, FIELDS))
+    'month', quota.periods[2].name, unpack(fields))
   redis.call('SET', 'sl:body:' .. rid, body)
   redis.call('ZADD', 'sl:deadlines', now + wait_ms, rid)
   redis.call('SADD', 'sl:gwitems:' .. item.gw, rid)
