@@ -1,7 +1,7 @@
 """Which bounds of its month a tenant has reached."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -32,12 +32,13 @@ class Reached(NamedTuple):
     limit: int
 
 
-def warn(tenant_ids: Collection[int], month: date, refused: Refused = ()) -> None:
+def warn(tenant_ids: Collection[int], month: date, now: datetime, refused: Refused = ()) -> None:
     """Write a warning for each bound of ``month`` that one of these tenants has reached, unless there is one.
 
     Args:
         tenant_ids: database ids; at most a thousand at once.
         month: its first day.
+        now: the time of the warning, from which on it is due.
         refused: what its budget was too small for.
 
     Raises:
@@ -55,7 +56,7 @@ def warn(tenant_ids: Collection[int], month: date, refused: Refused = ()) -> Non
     known = set(BudgetWarning.objects.filter(tenant_id__in=caps, month=month).values_list("tenant_id", "kind", "bound"))
     BudgetWarning.objects.bulk_create(
         (
-            BudgetWarning(tenant_id=tenant_id, month=month, **reached._asdict())
+            BudgetWarning(tenant_id=tenant_id, month=month, at=now, **reached._asdict())
             for tenant_id, values in caps.items()
             for reached in reached_bounds(
                 spent.get(tenant_id, (0, 0)), values, {kind for who, kind in refused if who == tenant_id}

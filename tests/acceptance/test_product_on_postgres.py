@@ -1,13 +1,16 @@
 """The whole product on Postgres instead of SQLite."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import openai
 import psycopg
 import pytest
 
 from tests import stack
+from tests.integration.tenants.alert_sinks import WebSink, web_sink
 from tools.postgres import PostgresMissing, cluster, is_required
 
 pytestmark = pytest.mark.stack
@@ -23,10 +26,17 @@ def database_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory, database_url: str) -> Iterator[stack.Stack]:
+def web() -> Iterator[WebSink]:
+    with web_sink() as sink:
+        yield sink
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory, database_url: str, web: WebSink) -> Iterator[stack.Stack]:
     data_dir: Path = tmp_path_factory.mktemp("postgres") / "data"
     options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower")
-    with stack.start(data_dir, *options, environ={"SLUICE_DATABASE_URL": database_url}) as running:
+    environ = {"SLUICE_DATABASE_URL": database_url, "SLUICE_ALERT_WEBHOOK": web.url}
+    with stack.start(data_dir, *options, environ=environ) as running:
         yield running
 
 
@@ -80,3 +90,34 @@ def test_a_key_that_is_made_while_it_runs_is_let_in(
 
     headers = {"authorization": f"Bearer {key}"}
     assert httpx.get(f"{product.base_url}/models", headers=headers, timeout=20).status_code == 200
+
+
+def test_a_budget_that_ends_is_told_and_refuses(
+    product: stack.Stack, database_url: str, web: WebSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_DATABASE_URL", database_url)
+
+    def ask(client: openai.OpenAI) -> int:
+        model = client.models.list().data[0].id
+        answer = client.completions.create(
+            model=model, prompt="One, two, three", max_tokens=8, extra_body={"ignore_eos": True}
+        )
+        assert answer.usage is not None
+        return answer.usage.total_tokens
+
+    with product.client() as client:
+        tokens = ask(client)
+    plan = {"tokens_per_month": 2 * tokens, "tokens_per_month_soft": tokens}
+    key = product.add_tenants({"spender": plan})["spender"]
+
+    def told() -> set[str]:
+        heard = [json.loads(body) for _, _, body in web.heard]
+        return {one["event"] for one in heard if one["tenant"] == "spender"}
+
+    with product.client(api_key=key) as client:
+        ask(client)
+        stack.wait_until(lambda: told() == {"budget.warning"}, 20)
+        ask(client)
+        with pytest.raises(openai.RateLimitError):
+            ask(client)
+    stack.wait_until(lambda: told() == {"budget.warning", "budget.used_up"}, 20)

@@ -89,7 +89,7 @@ class BudgetWatch:
         with self._lock:
             settled, self._settled = self._settled, {}
         try:
-            self._look_at(settled, now.date().replace(day=1))
+            self._look_at(settled, now)
         except BaseException:
             with self._lock:
                 for month, ids in settled.items():
@@ -99,23 +99,24 @@ class BudgetWatch:
             metrics.budget_warnings.labels(channel, "failed" if error else "told").inc()
             (log.warning if error else log.info)("budget_warning", channel=channel, error=error)
 
-    def _look_at(self, settled: Settled, month: date) -> None:
+    def _look_at(self, settled: Settled, now: datetime) -> None:
+        month = now.date().replace(day=1)
         if time.monotonic() - self._all_seen_at >= _LOOK_AT_ALL_S:
             for part in _all_tenants():
-                warn(part, month)
+                warn(part, month, now)
             self._all_seen_at = time.monotonic()
         for of, ids in settled.items():
             for part in _parts(sorted(ids)):
-                warn(part, of)
+                warn(part, of, now)
         for of in (month, (month - timedelta(days=1)).replace(day=1)):
-            self._look_at_refused(of)
+            self._look_at_refused(of, now)
 
-    def _look_at_refused(self, month: date) -> None:
+    def _look_at_refused(self, month: date, now: datetime) -> None:
         key = f"{EXHAUSTED}{month:%Y%m}"
         members = [member.decode() for member in cast("set[bytes]", self._redis.smembers(key))]
         refused = {(int(who), _KINDS[code]) for who, _, code in (member.partition(":") for member in members)}
         for part in _parts(sorted({tenant_id for tenant_id, _ in refused})):
-            warn(part, month, refused)
+            warn(part, month, now, refused)
         if members:
             self._redis.srem(key, *members)
 

@@ -87,7 +87,7 @@ def made() -> list[tuple[str, str, int, int]]:
 
 
 def look(tenant: Tenant, refused: tuple[str, ...] = ()) -> list[tuple[str, str, int, int]]:
-    warn([tenant.pk], MONTH, {(tenant.pk, kind) for kind in refused})
+    warn([tenant.pk], MONTH, NOW, {(tenant.pk, kind) for kind in refused})
     return made()
 
 
@@ -170,7 +170,7 @@ def test_many_processes_that_look_at_once_make_one_warning(tenant: Tenant) -> No
 
     def look_apart(_: int) -> None:
         try:
-            warn([tenant.pk], MONTH)
+            warn([tenant.pk], MONTH, NOW)
         finally:
             connections.close_all()
 
