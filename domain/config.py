@@ -80,7 +80,7 @@ class Config:
         request_timeout_s: total time of one request, queueing included.
         keep_alive_s: silence after which a stream gets a comment line.
         max_body_bytes: larger bodies are refused with 413.
-        default_max_tokens: output tokens reserved when the request does not say.
+        default_max_tokens: output tokens reckoned with when a request does not say and no limit counts answers.
         idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
         reconcile_interval_s: seconds between two comparisons of usage rows with what was counted elsewhere; 0 for none.

@@ -12,6 +12,7 @@ from domain import prefix
 from domain.config import Config
 from domain.qos import QosClass, choose_class
 from domain.queue_limits import queue_limits
+from gateway.answer_bound import counts_answers, longest_answer, with_longest_answer
 from gateway.errors import Refusal, refuse
 from gateway.idempotency import given_again, make_note
 from gateway.over_limit import closed, over_limit
@@ -67,7 +68,7 @@ async def _verdict(runtime: Runtime, item: NewItem) -> Admitted | OverLimit | Cl
 
 
 def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
-    output = runtime.config.default_max_tokens if ask.max_tokens is None else ask.max_tokens
+    output, engine_body = _answer(runtime, principal, ask, body)
     config, qos_class = runtime.config, class_of(ask, principal)
     limits = queue_limits(config, qos_class)
     prices = runtime.snapshot.current.prices_in_force(ask.model, qos_class, datetime.now(UTC))
@@ -85,7 +86,7 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         gateway_id=runtime.gateway_id,
         endpoint=ask.endpoint,
         stream=ask.stream,
-        body=body,
+        body=engine_body,
         cache_salt=principal.cache_salt,
         prompt_tokens=ask.prompt_tokens,
         output_tokens=output * ask.choices,
@@ -99,6 +100,22 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
     )
 
 
+def _answer(runtime: Runtime, principal: Principal, ask: Ask, body: bytes) -> tuple[int, bytes]:
+    """Tokens to set aside for each answer, and the body for the engine."""
+    if ask.max_tokens is not None:
+        return ask.max_tokens, body
+    context = _context_of(runtime, ask.model)
+    if ask.endpoint != "chat" or not context or not counts_answers(principal.limits):
+        return runtime.config.default_max_tokens, body
+    tokens = longest_answer(principal.limits, context, ask.prompt_tokens, ask.choices)
+    return tokens, with_longest_answer(body, tokens) if tokens < context - ask.prompt_tokens else body
+
+
+def _context_of(runtime: Runtime, model: str) -> int:
+    """Tokens of prompt and answer that the model's engines take at most; 0 while none is known."""
+    return max((worker.max_model_len for worker in runtime.workers if worker.model == model), default=0)
+
+
 def time_allowed_s(ask: Ask, config: Config) -> float:
     """Seconds that a request may take in all: what its client waits, never more than the gateway allows."""
     return min(config.request_timeout_s, ask.timeout_s or config.request_timeout_s)
@@ -110,7 +127,7 @@ def _refuse_what_never_fits(runtime: Runtime, ask: Ask) -> None:
     Raises:
         ApiError: 400 with the limit.
     """
-    limit = max((worker.max_model_len for worker in runtime.workers if worker.model == ask.model), default=0)
+    limit = _context_of(runtime, ask.model)
     wanted, at_least = max(1, ask.max_tokens or 0), _prompt_at_least(ask)
     if ask.endpoint == "embeddings" or not limit or at_least + wanted <= limit:
         return

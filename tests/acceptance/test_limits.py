@@ -34,6 +34,7 @@ def keys(pair: Stack) -> dict[str, str]:
             "small-budget": {"tokens_per_month": 60, "tokens_per_month_soft": 1},
             "three-at-once": {"max_concurrent": 3},
             "few-tokens": {"tokens_per_minute": 6000},
+            "brief": {"tokens_per_minute": 50},
             "clumsy": {},
             "large": {},
             "small": {},
@@ -168,6 +169,14 @@ def test_a_request_that_can_never_pass_is_told_not_to_come_back(pair: Stack, key
     answer = post(pair, keys["few-tokens"], json=body_of(max_tokens=7000))
     assert "max_tokens" in check_refusal(answer, "tokens_per_minute")["message"]
     assert answer.headers["x-should-retry"] == "false"
+
+
+def test_an_answer_that_names_no_length_ends_where_the_plan_does(pair: Stack, keys: dict[str, str]) -> None:
+    answer = post(pair, keys["brief"], json=body_of("tokens=4000"))
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["choices"][0]["finish_reason"], found["usage"]["total_tokens"]) == ("length", 50)
+    check_refusal(post(pair, keys["brief"], json=body_of("tokens=2", max_tokens=20)), "tokens_per_minute")
 
 
 def test_tokens_that_are_reserved_are_not_given_out_twice(pair: Stack, keys: dict[str, str]) -> None:
