@@ -174,7 +174,7 @@ def test_on_the_running_product_a_class_is_paused_and_opened(tmp_path: Path) -> 
             operator.find("#content button[type=submit]").click()
             operator.wait_for(f"{queue} [data-field=state][data-state=paused]")
             stack.wait_until(lambda: not _running(store), 60, "a paused class went on being claimed")
-            assert store.zcard(f"sl:ready:{model}:p2") == 40
+            stack.wait_until(lambda: store.zcard(f"sl:ready:{model}:p2") == 40, 30, "what was sent does not wait")
             operator.wait_for_text("#troubles [data-level=bad]", "40")
             assert reverse("queues") in operator.driver.current_url
 
