@@ -24,7 +24,7 @@ from tenants.adjust import make_adjustment
 from tenants.models import ApiKey, Plan, Price, Tenant, UsageRecord, UsageRollup
 from tenants.provision import create_key
 from tests.integration.tenants.ends import ended
-from tests.integration.tenants.requests import MODEL, Requests
+from tests.integration.tenants.settled_requests import MODEL, Requests
 from tests.stack import wait_until
 from workers.reconcile import seen
 from workers.reconcile.difference import Check, Difference, Report
