@@ -30,7 +30,8 @@ def test_vllm_says_in_a_batch_what_it_says_alone(tmp_path: Path) -> None:
     assert (status, found["verdict"]) == (0, "equal")
     assert found["engine"]["dtype"] == "float32"
     assert sum(answer["same_tokens"] for answer in found["answers"]) == 16 * 12
-    assert 0 < found["logprob_gap_nats"] < found["tolerance_nats"]
+    # 0 where the CPU's kernels compute a row of a batch as they compute it alone.
+    assert 0 <= found["logprob_gap_nats"] < found["tolerance_nats"]
 
 
 @pytest.mark.timeout(300)
