@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.conf import settings
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ from workers.settlement.ledger import GROUP, SET_ASIDE, STREAM, Ledger
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PRICES = (PriceRow(7, "", "", datetime(2020, 1, 1, tzinfo=UTC), 1_000, 100, 2_000),)
-DAILY = (Limit(Level.KEY, "requests_per_day", 1_000), Limit(Level.TENANT, "max_concurrent", 1_000))
+DAILY = (Limit(Level.KEY, "requests_per_day", 1_000_000), Limit(Level.TENANT, "max_concurrent", 1_000))
 
 
 @pytest.fixture(autouse=True)
