@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 from domain.limits import KINDS, Amount, Limit
 
-_BY_PROMPT = (Amount.TOKENS,)
 _BY_ANSWER = (Amount.TOKENS, Amount.OUTPUT)
 
 
 def counts_answers(limits: Iterable[Limit]) -> bool:
     """Whether any limit depends on how long answers are."""
-    return any(KINDS[limit.name].amount in (*_BY_ANSWER, Amount.COST) for limit in limits)
+    return any(KINDS[limit.name].amount in {*_BY_ANSWER, Amount.COST} for limit in limits)
 
 
 def longest_answer(limits: Iterable[Limit], context_tokens: int, prompt_tokens: int, choices: int) -> int:
@@ -25,7 +24,7 @@ def longest_answer(limits: Iterable[Limit], context_tokens: int, prompt_tokens: 
     for limit in limits:
         amount = KINDS[limit.name].amount
         if amount in _BY_ANSWER:
-            least = min(least, (limit.cap - (prompt_tokens if amount in _BY_PROMPT else 0)) // choices)
+            least = min(least, (limit.cap - (prompt_tokens if amount is Amount.TOKENS else 0)) // choices)
     return max(1, least)
 
 
