@@ -82,6 +82,20 @@ class Config:
         max_body_bytes: larger bodies are refused with 413.
         default_max_tokens: output tokens reckoned with when a request does not say and no limit counts answers.
         idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
+        response_cache: answers to equal requests are kept and given again where a plan says so; false for never.
+        cache_local_mib: MiB of answers that one gateway process keeps itself (first level).
+        cache_store_mib: MiB of answers kept in the store for all gateways (second level).
+        cache_max_answer_kib: longer answers are not kept.
+        cache_policy: what the first level evicts: "ghost" (chooses among the others by what each would have hit),
+            "w11" (LRU-K, K follows the memory watermark), "lru", "lru-2", "lru-3", "lru-5", "arc" or "mq".
+        prometheus_url: where the memory watermark is read, such as ``http://127.0.0.1:9090``; empty to reckon it
+            from this process's own figures.
+        shadow_mib: MiB of last good answers on this machine's disk, for when engines or the store fail; 0 for none.
+        filter_library: "rbloom" or "pybloom-live": what filters of stored prompts are made of.
+        filter_keys: stored prompts that one generation of the filter holds at most.
+        filter_false_positives: share of unknown ids that the filter lets through when it is full.
+        hot_keys: keys that are asked for most and are kept in the first level.
+        unknown_prompts_per_s: unknown ids of stored prompts that one gateway looks up in the database for one tenant.
         snapshot_poll_ms: how often a gateway looks for changed keys and plans.
         reconcile_interval_s: seconds between two comparisons of usage rows with what was counted elsewhere; 0 for none.
         alert_webhook: URL that is told of every budget that comes to its end, by a POST of JSON; empty for none.
@@ -152,6 +166,18 @@ class Config:
     max_body_bytes: int = 10 * 1024 * 1024
     default_max_tokens: int = 512
     idempotency_ttl_s: int = 86_400
+    response_cache: bool = True
+    cache_local_mib: int = 64
+    cache_store_mib: int = 256
+    cache_max_answer_kib: int = 1024
+    cache_policy: str = "w11"
+    prometheus_url: str = ""
+    shadow_mib: int = 1024
+    filter_library: str = "rbloom"
+    filter_keys: int = 1_048_576
+    filter_false_positives: float = 0.01
+    hot_keys: int = 1_000
+    unknown_prompts_per_s: int = 20
     snapshot_poll_ms: int = 300
     reconcile_interval_s: float = 300.0
     alert_webhook: str = ""
@@ -188,6 +214,8 @@ SMTP_SCHEMES = ("smtp", "smtp+starttls", "smtps")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "engine": ("vllm", "padded", "simulator"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
+    "cache_policy": ("w11", "ghost", "lru", "lru-2", "lru-3", "lru-5", "arc", "mq"),
+    "filter_library": ("rbloom", "pybloom-live"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 
@@ -226,6 +254,14 @@ _AT_LEAST: dict[str, float] = {
     "max_body_bytes": 1024,
     "default_max_tokens": 1,
     "idempotency_ttl_s": 1,
+    "cache_local_mib": 1,
+    "cache_store_mib": 1,
+    "cache_max_answer_kib": 1,
+    "shadow_mib": 0,
+    "filter_keys": 1_000,
+    "filter_false_positives": 0.000_001,
+    "hot_keys": 1,
+    "unknown_prompts_per_s": 1,
     "snapshot_poll_ms": 20,
     "reconcile_interval_s": 0,
 }
@@ -308,6 +344,10 @@ def _checked(config: Config) -> Config:
     for name in ("reserve_p0_share", "reserve_p2_share"):
         if getattr(config, name) > 0.9:
             raise ConfigError(f"SLUICE_{name.upper()} must be at most 0.9: nothing else could run.")
+    if config.filter_false_positives > 0.5:
+        raise ConfigError("SLUICE_FILTER_FALSE_POSITIVES must be at most 0.5.")
+    if not _is_url(config.prometheus_url, ("http", "https")):
+        raise ConfigError("SLUICE_PROMETHEUS_URL must be a URL that begins with http:// or https://.")
     return config
 
 

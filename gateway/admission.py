@@ -21,7 +21,7 @@ from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.colour import Colour
 from workers.ready.item import NewItem
-from workers.ready.verdict import Admitted, Closed, OverLimit, Repeated, Unknown
+from workers.ready.verdict import Admitted, Closed, Hit, OverLimit, Repeated, Unknown
 
 # No vocabulary holds longer words in any number: a prompt has at least so many tokens.
 MAX_BYTES_PER_TOKEN = 64
@@ -64,6 +64,7 @@ async def _verdict(runtime: Runtime, item: NewItem) -> Admitted | OverLimit | Cl
     while isinstance(verdict := await runtime.ready.admit(item), Unknown):
         async with asyncio.timeout(max(0.0, end - time.monotonic())):
             await runtime.seeder.fill(item, verdict)
+    assert not isinstance(verdict, Hit)  # no kept answer was sought
     return verdict
 
 

@@ -22,9 +22,19 @@ from tenants.keys import key_digest
 from tenants.revision import SnapshotRevision
 from tenants.salt import shared_cache_salt
 from tenants.snapshot_reading import read_keys, read_plans, read_prices, read_tenants
-from tenants.snapshot_rows import KeyRow, PackedTable, PlanRow, TenantRow, TermsPool
+from tenants.snapshot_rows import COMPUTES_ALL, Caching, KeyRow, PackedTable, PlanRow, TenantRow, TermsPool
 
-__all__ = ["EMPTY", "KeyRefused", "KeyRow", "PlanRow", "Principal", "Snapshot", "SnapshotKeeper", "TenantRow"]
+__all__ = [
+    "EMPTY",
+    "Caching",
+    "KeyRefused",
+    "KeyRow",
+    "PlanRow",
+    "Principal",
+    "Snapshot",
+    "SnapshotKeeper",
+    "TenantRow",
+]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +61,7 @@ class Principal:
         scopes: what the key may do, of ``tenants.models.choices.SCOPES``.
         allowed_addresses: networks from which the key may be used; empty for every address.
         retention_hours: for how long its answers may be kept; 0 for not at all.
+        caching: whether equal requests get kept answers, and at what price. Their keys are made with ``cache_salt``.
         soft_limits: of its tenant's month: from there on it is warned, and nothing is refused.
     """
 
@@ -67,6 +78,7 @@ class Principal:
     scopes: frozenset[str]
     allowed_addresses: tuple[str, ...]
     retention_hours: int
+    caching: Caching = COMPUTES_ALL
     soft_limits: tuple[Limit, ...] = ()
 
 
@@ -123,6 +135,7 @@ def _principal(key: KeyRow, tenant: TenantRow, plan: PlanRow) -> Principal:
         scopes=key.scopes,
         allowed_addresses=key.allowed_addresses,
         retention_hours=plan.retention_hours,
+        caching=plan.caching,
     )
 
 

@@ -1,6 +1,6 @@
 """Reads the rows of a snapshot that changed since some revision: in few columns, since there may be many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -12,7 +12,7 @@ from domain.price import PriceRow
 from domain.qos import QosClass
 from tenants.models import LIMIT_FIELDS, ApiKey, Plan, Price, Tenant
 from tenants.models.limits import SOFT_FIELDS, limits_of
-from tenants.snapshot_rows import PlanRow, TenantRow, Terms, TermsPool, pack_key
+from tenants.snapshot_rows import Caching, PlanRow, TenantRow, Terms, TermsPool, pack_key
 
 _CHUNK = 10_000
 """Rows fetched at once."""
@@ -22,25 +22,32 @@ _HAS_OWN_LIMITS = Q(*(Q(**{f"{name}__isnull": False}) for name in LIMIT_FIELDS),
 _M = TypeVar("_M", bound=Model)
 
 
+_PLAN = ("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours")
+_CACHING = ("response_cache", "response_cache_ttl_s", "cached_price_percent", "max_stale_s")
+_SOFT = tuple(f"{name}_soft" for name in SOFT_FIELDS)
+
+
 def read_plans(since: int) -> dict[int, PlanRow]:
     """Plans by id."""
-    names = ("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours")
-    soft = tuple(f"{name}_soft" for name in SOFT_FIELDS)
-    return {
-        plan_id: PlanRow(
-            name,
-            QosClass(best),
-            weight,
-            limits_of(Level.TENANT, caps[len(soft) :]),
-            frozenset(models) or None,
-            sharing == "shared",
-            retention_hours,
-            limits_of(Level.TENANT, caps[: len(soft)], SOFT_FIELDS),
-        )
-        for plan_id, name, best, weight, models, sharing, retention_hours, *caps in _rows(
-            _changed(Plan.objects.all(), since), *names, *soft, *LIMIT_FIELDS
-        )
-    }
+    rows = _rows(_changed(Plan.objects.all(), since), *_PLAN, *_CACHING, *_SOFT, *LIMIT_FIELDS)
+    return {row[0]: _plan_row(row) for row in rows}
+
+
+def _plan_row(row: Sequence[Any]) -> PlanRow:
+    _, name, best, weight, models, sharing, retention_hours = row[: len(_PLAN)]
+    rest = row[len(_PLAN) :]
+    caching, caps = rest[: len(_CACHING)], rest[len(_CACHING) :]
+    return PlanRow(
+        name=name,
+        best_class=QosClass(best),
+        weight=weight,
+        limits=limits_of(Level.TENANT, caps[len(_SOFT) :]),
+        allowed_models=frozenset(models) or None,
+        shares_cache=sharing == "shared",
+        retention_hours=retention_hours,
+        caching=Caching(*caching),
+        soft_limits=limits_of(Level.TENANT, caps[: len(_SOFT)], SOFT_FIELDS),
+    )
 
 
 def read_tenants(since: int) -> dict[int, bytes]:

@@ -23,6 +23,19 @@ _KEY = struct.Struct("<qqqqI")
 _TENANT = struct.Struct("<q?B")
 
 
+class Caching(NamedTuple):
+    """What a plan says about kept answers; names and units as in :class:`~tenants.models.Plan`."""
+
+    mode: str = "off"
+    ttl_s: int = 3600
+    price_percent: int = 0
+    max_stale_s: int = 0
+
+
+COMPUTES_ALL = Caching()
+"""Keeps nothing."""
+
+
 class PlanRow(NamedTuple):
     """A plan as read; names and units as in :class:`~tenants.models.Plan`."""
 
@@ -33,6 +46,7 @@ class PlanRow(NamedTuple):
     allowed_models: frozenset[str] | None
     shares_cache: bool
     retention_hours: int
+    caching: Caching = COMPUTES_ALL
     soft_limits: tuple[Limit, ...] = ()
 
 

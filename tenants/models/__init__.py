@@ -2,16 +2,28 @@
 
 from tenants.models.adjustment import Adjustment
 from tenants.models.budget_warning import BudgetWarning
-from tenants.models.choices import OUTCOME_CHOICES, QOS_CHOICES, ROLLBACK_CHOICES, SCOPE_CHOICES, SHARING_CHOICES
+from tenants.models.choices import (
+    CACHE_CHOICES,
+    CACHING_CHOICES,
+    OUTCOME_CHOICES,
+    QOS_CHOICES,
+    ROLLBACK_CHOICES,
+    SCOPE_CHOICES,
+    SHARING_CHOICES,
+)
+from tenants.models.hot_key import HotKey
 from tenants.models.key import ApiKey
 from tenants.models.limits import LIMIT_FIELDS, NANO
 from tenants.models.plan import Plan
 from tenants.models.price import Price
+from tenants.models.stored_prompt import PromptVersion, StoredPrompt
 from tenants.models.tenant import Tenant, make_cache_salt
 from tenants.models.usage import UsageRecord, UsageRollup
 from tenants.revision import SnapshotRevision
 
 __all__ = [
+    "CACHE_CHOICES",
+    "CACHING_CHOICES",
     "LIMIT_FIELDS",
     "NANO",
     "OUTCOME_CHOICES",
@@ -22,9 +34,12 @@ __all__ = [
     "Adjustment",
     "ApiKey",
     "BudgetWarning",
+    "HotKey",
     "Plan",
     "Price",
+    "PromptVersion",
     "SnapshotRevision",
+    "StoredPrompt",
     "Tenant",
     "UsageRecord",
     "UsageRollup",

@@ -29,6 +29,16 @@ SHARING_CHOICES = [
     ("private", _("Each tenant for itself")),
     ("shared", _("Shared by all tenants whose plan says so")),
 ]
+CACHING_CHOICES = [
+    ("off", _("Compute every request")),
+    ("deterministic", _("Keep answers that a repetition would give again (temperature 0, or a seed)")),
+    ("all", _("Keep all answers")),
+]
+CACHE_CHOICES = [
+    ("hit", _("Kept answer")),
+    ("coalesced", _("Shared with an equal request")),
+    ("stale", _("Last good answer")),
+]
 SCOPE_CHOICES = [
     ("inference", _("Ask models")),
     ("usage", _("Read own usage and limits")),

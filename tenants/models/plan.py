@@ -7,7 +7,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from domain.qos import QosClass
-from tenants.models.choices import QOS_CHOICES, SHARING_CHOICES
+from tenants.models.choices import CACHING_CHOICES, QOS_CHOICES, SHARING_CHOICES
 from tenants.models.limits import Limited
 from tenants.revision import RevisedManager, RevisedModel
 
@@ -63,6 +63,35 @@ class Plan(Limited, RevisedModel):
             "0 keeps none. Else answers to requests with an Idempotency-Key are kept so long and given again "
             "to whoever repeats the request."
         ),
+    )
+
+    response_cache = models.CharField(
+        _("equal requests"),
+        max_length=16,
+        choices=CACHING_CHOICES,
+        default="deterministic",
+        help_text=_(
+            "Whether answers are kept and given again when an equal request comes. Kept answers are readable by "
+            "whoever may read the gateway's memory, store and disk."
+        ),
+    )
+    response_cache_ttl_s = models.PositiveIntegerField(
+        _("kept for, seconds"),
+        default=3600,
+        validators=[MinValueValidator(1), MaxValueValidator(30 * 86_400)],
+        help_text=_("An equal request that comes later is computed again."),
+    )
+    cached_price_percent = models.PositiveSmallIntegerField(
+        _("price of a kept answer, percent"),
+        default=0,
+        validators=[MaxValueValidator(100)],
+        help_text=_("Of what computing it would cost; the same part of its tokens counts towards the limits."),
+    )
+    max_stale_s = models.PositiveIntegerField(
+        _("last good answer for, seconds"),
+        default=86_400,
+        validators=[MaxValueValidator(30 * 86_400)],
+        help_text=_("So old an answer is given, marked as stale, when computing it fails. 0 for never."),
     )
 
     objects = RevisedManager()

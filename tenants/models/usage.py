@@ -3,7 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from tenants.models.choices import OUTCOME_CHOICES, QOS_CHOICES, ROLLBACK_CHOICES
+from tenants.models.choices import CACHE_CHOICES, OUTCOME_CHOICES, QOS_CHOICES, ROLLBACK_CHOICES
 from tenants.models.key import ApiKey
 from tenants.models.price import Price
 from tenants.models.tenant import Tenant
@@ -54,6 +54,7 @@ class UsageRecord(models.Model):
         related_name="+",
         verbose_name=_("price"),
     )
+    cache = models.CharField(_("from the cache"), max_length=9, choices=CACHE_CHOICES, blank=True)
     retry_attempt = models.PositiveSmallIntegerField(_("retries"))
     rollback_cause = models.CharField(_("cause of the last retry"), max_length=16, choices=ROLLBACK_CHOICES, blank=True)
     batch_id = models.CharField(_("batch id"), max_length=64, blank=True)

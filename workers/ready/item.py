@@ -27,6 +27,29 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Sought:
+    """The answer that a request could get without an engine.
+
+    Attributes:
+        key: names the answer: 32 hex digits.
+        flight: names requests that may share one run: those with the same key that are answered in the same form;
+            "" for one that shares none.
+        reads: a kept answer will do; if not older than ``max_age_ms``.
+        held: this gateway has the answer itself, made with this usage: the store only checks, counts and settles.
+        held_version: of the model that made it.
+        price_percent: what a kept or shared answer costs, and counts, of what it would if it were computed.
+    """
+
+    key: str
+    flight: str
+    reads: bool
+    max_age_ms: int
+    price_percent: int
+    held: Usage | None = None
+    held_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NewItem:
     """What the gateway admits.
 
@@ -41,6 +64,7 @@ class NewItem:
         sequences: sequences that the engine runs for it (``n`` times prompts).
         prefix: names of its prompt's prefixes, see :mod:`domain.prefix`.
         queue_ms: it is refused when it has waited so long.
+        sought: the kept or shared answer that it may get; None if it has to be computed for itself.
         max_waiting: items that may wait in its queue; ``max_waiting_bytes`` bytes of their bodies, None for any.
     """
 
@@ -68,6 +92,7 @@ class NewItem:
     max_waiting: int
     max_waiting_bytes: int | None
     note: Note | None = None
+    sought: Sought | None = None
 
     @property
     def most_cost_nano(self) -> int:

@@ -58,6 +58,8 @@ class Admitted:
         ring: a ticket has to be published; ``has_room`` some engine can take it now, so if not, a ticket is under way.
         tightest: what its limits leave.
         unknown: gaps that hold no limit back, but what the tenant is shown; None if there are none.
+        follows: request id of the equal request whose answer it shares: it does not wait itself unless that one fails;
+            "" if it has to be computed.
         month_tokens: that its tenant has spent in this month; ``month_cost_nano`` likewise.
     """
 
@@ -65,6 +67,23 @@ class Admitted:
     has_room: bool
     tightest: Tightest
     unknown: Unknown | None
+    month_tokens: int
+    month_cost_nano: int
+    follows: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """It got a kept answer: counted, settled, and over.
+
+    Attributes:
+        answer: as it was given to :meth:`~workers.ready.ready_set.ReadySet.store_answer`; empty if the gateway had it.
+        tightest: what its limits leave.
+        month_tokens: that its tenant has spent in this month; ``month_cost_nano`` likewise.
+    """
+
+    answer: bytes
+    tightest: Tightest
     month_tokens: int
     month_cost_nano: int
 
@@ -121,7 +140,7 @@ class Repeated:
     answer: bytes
 
 
-Verdict = Admitted | OverLimit | Closed | Unknown | Repeated
+Verdict = Admitted | Hit | OverLimit | Closed | Unknown | Repeated
 """What may become of an item at admission."""
 
 
