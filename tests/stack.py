@@ -21,6 +21,7 @@ from redis import Redis
 
 ROOT = Path(__file__).resolve().parent.parent
 START_S = 240.0
+NO_CACHE = {"SLUICE_RESPONSE_CACHE": "false"}
 STOP_S = 60.0
 
 _ADD_TENANTS = """
@@ -176,13 +177,14 @@ def wait_until(what: Callable[[], Any], timeout_s: float, message: str = "") -> 
 def start(data_dir: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[Stack]:
     """Run ``manage.py up`` with ``arguments`` until ready; stop it at the end and expect a clean exit.
 
-    Without a worker for embeddings, unless they are asked for.
+    Without a worker for embeddings, unless they are asked for; and without the response cache unless ``environ`` asks
+    for it: equal requests are then computed, each of them.
     """
     command = [sys.executable, "manage.py", "up", "--data-dir", str(data_dir), "--port", str(free_port()), *arguments]
     command += [] if "--embeddings" in arguments else ["--no-embeddings"]
     log = (data_dir.parent / f"{data_dir.name}.out").open("wb")
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environ or {})}
+        command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **NO_CACHE, **(environ or {})}
     )
     try:
         yield Stack(process, data_dir, _wait_ready(process, data_dir, Path(log.name)))
