@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from caching.entry import Entry
 from domain.eviction.policy import Policy
 
-# What Python and the policy take for an entry beside its bytes: objects, slots of dictionaries, what the policy recalls.
+# What Python and the policy take for an entry beside its bytes: objects, places in dictionaries, a history of uses.
 OVERHEAD_BYTES = 900
 
 
