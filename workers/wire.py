@@ -9,7 +9,8 @@ F     one frame: JSON bytes, prompt tokens, completion tokens so far, ids of its
 D     the end of a complete answer: prompt, cached, completion tokens
 E     the end with an error: outcome, HTTP status, the inside of the error object as JSON bytes (may be empty)
 L     the engine was lost: cause. The attempt is the next one.
-J     to the gateway of a request that is computed: an equal one shares its answer: request id and gateway of that one
+J     to the gateway of a request that is computed: an equal one shares its answer: request id and gateway of that one,
+      and the attempt under which that one takes frames (it grows with every leader that it loses)
 ====  =====================================================================
 
 The sequence number counts an attempt's frames from 0 (and is -1 on what is not a frame), so that a message sent twice

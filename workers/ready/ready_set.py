@@ -6,9 +6,12 @@ from typing import Any, Protocol
 
 from redis.asyncio import Redis
 
+from caching.entry import unpack
 from domain.qos import POLICIES
 from domain.usage import Usage
+from workers import wire
 from workers.ready import scripts
+from workers.ready.cache_figures import CacheFigures
 from workers.ready.item import Affinity, Claim, Ending, NewItem, Note, Room, decode_claimed
 from workers.ready.packing import pack_limits, pack_prices, pack_texts
 from workers.ready.verdict import Gap, Verdict, decode_verdict
@@ -18,6 +21,12 @@ EMPTY = b""
 MAX_CALLS = 64
 """Calls under way at once. In a burst the others wait their turn: redis-py refuses whoever finds its pool of 100
 connections in use."""
+
+MAX_UNREAD = 200_000
+"""Messages that wait for a gateway at most, about."""
+
+ERASED_AT_ONCE = 500
+"""Answers that one script erases, so that none holds the store up."""
 
 MAX_TURN_S = 5.0
 """A call that has waited so long for its turn fails: the store is away or cannot keep up."""
@@ -172,7 +181,11 @@ class ReadySet:
     async def requeue(
         self, request_id: str, gateway_id: str, attempt: int, text: str, tokens: int, ids: bytes = EMPTY
     ) -> str:
-        """Put a lost item back with what was delivered: "ring", "ready", "spent", "guilty" or "gone"."""
+        """Put a lost item back with what was delivered: "ring", "ready", "following", "spent", "guilty" or "gone".
+
+        One that shared another's run, and whose client has nothing yet, follows an equal one again ("following") or
+        leads those that come.
+        """
         reply = await self._run("requeue", request_id, gateway_id, attempt, text, tokens, ids)
         state: str = reply[0].decode()
         return "ring" if state == "ready" and int(reply[1]) == 1 else state
@@ -187,7 +200,7 @@ class ReadySet:
         return str(reply.decode())
 
     async def settle_forgotten(
-        self, item: NewItem, ending: Ending, admitted_ms: int, attempt: int, version: str = ""
+        self, item: NewItem, ending: Ending, admitted_ms: int, attempt: int, version: str = "", cache: str = ""
     ) -> None:
         """Settle an item that the store has lost; if it ended in order after all, its settlement stands.
 
@@ -197,6 +210,8 @@ class ReadySet:
             admitted_ms: when it was admitted; it counts in that day and month.
             attempt: how often it was run before.
             version: the model version that it is charged by, as far as known.
+            cache: "coalesced" if it shared another's run, "stale" if it got the last good answer: then it is charged
+                ``item.sought.price_percent``, as far as it sought an answer at all.
         """
         usage = ending.usage
         await self._run(
@@ -204,12 +219,72 @@ class ReadySet:
             *(item.request_id, ending.outcome, ending.status, ending.code),
             *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
             *item_fields(item),
-            *("t_admit", admitted_ms, "attempt", attempt, "version", version),
+            *("t_admit", admitted_ms, "attempt", attempt, "version", version, "cache", cache),
         )
 
     async def keep_answer(self, request_id: str, answer: bytes, keep_ms: int) -> None:
         """Keep the answer of a request that carried an idempotency key, for those who ask again."""
         await self.redis.set(f"sl:kept:{request_id}", answer, px=keep_ms)
+
+    async def end_following(
+        self, request_id: str, outcome: str, status: int, code: str, usage: Usage, version: str
+    ) -> str:
+        """End an item that shared another's run.
+
+        Args:
+            request_id: of the item.
+            outcome: how it ended for its client, with HTTP ``status`` and OpenAI error ``code`` or "".
+            usage: of the run; the item is charged its ``price_percent`` of it.
+            version: of the model that answered.
+
+        Returns:
+            "closed", or "gone" if it has ended, is forgotten or goes on by its own.
+        """
+        used = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        reply = await self._run("end_following", request_id, outcome, status, code, *used, version)
+        return str(reply.decode())
+
+    async def send_events(self, gateway_id: str, events: list[wire.Event]) -> None:
+        """Tell another gateway something; one that is gone hears nothing."""
+        stream: dict[Any, Any] = {"m": wire.pack(events)}
+        await self.redis.xadd(f"sl:out:{gateway_id}", stream, nomkstream=True, maxlen=MAX_UNREAD, approximate=True)
+
+    async def store_answer(self, key: str, packed: bytes, tenant_id: int, ttl_ms: int, max_bytes: int) -> None:
+        """Keep an answer for all gateways.
+
+        Args:
+            key: its name, see :class:`~workers.ready.item.Sought`.
+            packed: by :meth:`caching.entry.Entry.pack`.
+            tenant_id: whose request made it.
+            ttl_ms: for how long it is kept at most.
+            max_bytes: that all kept answers may take; others give way to it, those first that nobody asked for again.
+
+        Raises:
+            ValueError: ``packed`` is no entry.
+        """
+        entry = unpack(packed)
+        if entry is None:
+            raise ValueError("This is no packed answer.")
+        used = (entry.usage.prompt_tokens, entry.usage.cached_tokens, entry.usage.completion_tokens)
+        await self._run(
+            "store_answer", key, packed, tenant_id, ttl_ms, max_bytes, entry.stored_at_ms, *used, entry.version
+        )
+
+    async def drop_answer(self, key: str) -> None:
+        """Keep one answer no longer."""
+        await self._run("drop_answer", key)
+
+    async def erase_answers(self, tenant_id: int) -> int:
+        """Keep none of the answers that this tenant's requests made; returns how many went. Several round trips."""
+        erased = 0
+        while count := int(await self._run("erase_answers", tenant_id, ERASED_AT_ONCE)):
+            erased += count
+        return erased
+
+    async def cache_figures(self) -> CacheFigures:
+        """How full the second level is."""
+        names = ("bytes", "once", "more", "evicted", "expired")
+        return CacheFigures(*(int(value or 0) for value in await self.redis.hmget("sl:answers", names)))
 
     async def gateway_beat(self, gateway_id: str, lease_ms: int) -> bool:
         """Renew a gateway's lease; False if Redis did not know it (first beat, or taken for dead)."""
