@@ -1,7 +1,7 @@
 """How large a Bloom filter must be, and how often it errs.
 
-Formulas: B. H. Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13 (1970); in the usual form in
-A. Broder and M. Mitzenmacher, "Network applications of Bloom filters: a survey", Internet Mathematics 1 (2004), section 2.
+Formulas: B. H. Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13 (1970), in the form of
+A. Broder and M. Mitzenmacher, "Network applications of Bloom filters: a survey", Internet Mathematics 1 (2004), part 2.
 """
 
 import math

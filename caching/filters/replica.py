@@ -18,8 +18,8 @@ from domain.filter_size import MAX_FILL, false_positives_at
 __all__ = ["Existence", "Replica"]
 
 GRACE_MS = 10_000
-"""An item made less than this before the last sync may not be in the copy: it is added up to ``ADD_WITHIN_MS`` after its
-announcement. The rest is room for clocks of two stores that differ, and for two that both serve for a while."""
+"""An item made less than this before the last sync may not be in the copy: it is added up to ``ADD_WITHIN_MS`` after
+its announcement. The rest is room for clocks of two stores that differ, and for two that both serve for a while."""
 
 STRADDLE_MS = 600_000
 """An item comes into being at most so long after it was announced. So one that was announced this near to the beginning
@@ -63,7 +63,7 @@ class Replica:
         self._truth, self._monotonic_s, self._wall_s = truth, monotonic_s, wall_s
         self.generation: Generation | None = None
         self.fill = 0.0
-        self.looks: Counter[Existence] = Counter({existence: 0 for existence in Existence})
+        self.looks: Counter[Existence] = Counter(dict.fromkeys(Existence, 0))
         self.gaps = 0
         self._bloom: Bloom | None = None
         self._seq = 0
