@@ -17,6 +17,7 @@ from domain.outcome import Outcome
 from domain.usage import Usage
 from gateway.audit import Audit
 from gateway.database import Database
+from gateway.filters import Filters
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
@@ -66,10 +67,12 @@ class Runtime:
         self._reader = _connect(self.config, attempts=0)
         self.ready = ReadySet(self._redis)
         self.seeder = Seeder(self.ready)
+        self.filters = Filters(self._redis, self.database, self.config)
         await self.snapshot.start()
         self.ringer.start()
         await self._beat_once()
         await self._watch_once()  # connections that waited for this process find the engines known
+        self.filters.start()
         audit = Audit(self.ready, self.gateway_id, self.relays)
         self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._read(), self._watch(), audit.run())]
 
@@ -82,6 +85,7 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.filters.stop()
         self.ringer.stop()
         self.tokens.stop()
         self.seeder.stop()

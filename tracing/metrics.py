@@ -91,6 +91,30 @@ budget_warnings = Counter(
 )
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
 
+filter_looks = Counter(
+    "sluice_filter_looks_total", "Looks into a filter by what it said: no, maybe, unknown.", ["filter", "result"]
+)
+filter_absent = Counter(
+    "sluice_filter_false_positives_total", "Times that a filter said maybe of what does not exist.", ["filter"]
+)
+filter_estimate = Gauge(
+    "sluice_filter_false_positives_estimated_ratio",
+    "Share of what does not exist that a filter lets through, reckoned from its fill.",
+    ["filter"],
+)
+filter_fill = Gauge("sluice_filter_fill_ratio", "Share of a filter's bits that are set.", ["filter"])
+filter_generation = Gauge(
+    "sluice_filter_generation_begun_timestamp_seconds", "Begin of the generation in use; 0 for none.", ["filter"]
+)
+filter_rebuilds = Counter(
+    "sluice_filter_rebuilds_total",
+    "Generations that this process made, by why: lost, full, log (too many deltas), asked.",
+    ["filter", "why"],
+)
+filter_gaps = Counter(
+    "sluice_filter_gaps_total", "Times that this process could not follow a filter and began anew.", ["filter"]
+)
+
 
 MAX_TENANTS = 100
 OTHER_TENANTS = "other"
