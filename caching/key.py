@@ -21,10 +21,8 @@ def answer_key(secret: str, endpoint: str, version: str, canonical: bytes) -> by
         version: of the model that would answer now.
         canonical: the complete body in its one canonical form.
     """
-    maker = blake3(key=_key_of(secret))
-    maker.update(b"\0".join((_FORM, endpoint.encode(), version.encode(), b"")))
-    maker.update(canonical)
-    return maker.digest(KEY_BYTES)
+    named = b"\0".join((_FORM, endpoint.encode(), version.encode(), canonical))
+    return blake3(named, key=_key_of(secret)).digest(KEY_BYTES)
 
 
 @lru_cache(4096)

@@ -34,12 +34,17 @@ class End:
 
 @dataclass(slots=True)
 class Relay:
-    """One answer on its way. Filled by the reader, emptied by the connection; one event loop."""
+    """One answer on its way. Filled by the reader, emptied by the connection; one event loop.
+
+    Attributes:
+        version: of the model that answered, once it has.
+    """
 
     request_id: str
     attempt: int = 0
     next_sequence: int = 0
     usage: Usage = field(default_factory=Usage)
+    version: str = ""
     end: End | None = None
     lost_cause: str = ""
     losses: int = 0
@@ -63,6 +68,7 @@ class Relay:
             self._accept_frame(event)
         elif kind == wire.DONE:
             self.usage = Usage(event[4], event[5], event[6])
+            self.version = event[7].decode() if len(event) > 7 else ""  # a worker of the release before tells none
             self.end = End(Outcome.COMPLETED, 200)
         elif kind == wire.ERROR:
             self.end = End(Outcome(event[4].decode()), event[5], event[6])

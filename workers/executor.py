@@ -148,7 +148,7 @@ class Executor:
             event = [*head, "E", ending.outcome, ending.status, b""]
         else:
             ending, usage = running.ending(Outcome.COMPLETED, 200, ""), running.usage
-            event = [*head, "D", usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens]
+            event = [*head, "D", usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self.version]
         return ending, event
 
     async def _stream(self, running: Running) -> None:

@@ -6,7 +6,7 @@ An event is a list: request id, attempt, sequence number, kind, and what the kin
 kind  carries
 ====  =====================================================================
 F     one frame: JSON bytes, prompt tokens, completion tokens so far, ids of its new tokens (packed, may be empty)
-D     the end of a complete answer: prompt, cached, completion tokens
+D     the end of a complete answer: prompt, cached, completion tokens, version of the model that answered
 E     the end with an error: outcome, HTTP status, the inside of the error object as JSON bytes (may be empty)
 L     the engine was lost: cause. The attempt is the next one.
 J     to the gateway of a request that is computed: an equal one shares its answer: request id and gateway of that one,

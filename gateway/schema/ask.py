@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from gateway.schema.wishes import NO_WISHES, Wishes
+
 if TYPE_CHECKING:
     from gateway.schema.chat import ChatRequest
     from gateway.schema.completions import CompletionsRequest
@@ -26,6 +28,7 @@ class Ask:
         read_timeout_s: its connection is given up after so long a silence, as it tells beside the body. Nobody needs to
             wait in the queue for longer; what runs is ended by the client itself, when it closes the connection.
         idempotency_key: names the request for those who send it again, beside the body too; None for none.
+        wishes: what it says of kept answers, beside the body too.
         prefix: names of the prompt's prefixes, see :mod:`domain.prefix`.
         request: the request itself until its prompts are counted (:mod:`gateway.tokens`); None after that.
         prompt_tokens: tokens of all prompts; 0 until they are counted.
@@ -43,6 +46,7 @@ class Ask:
     timeout_s: float | None = None
     read_timeout_s: float | None = None
     idempotency_key: str | None = None
+    wishes: Wishes = NO_WISHES
     prefix: bytes = b""
     request: "ChatRequest | CompletionsRequest | EmbeddingsRequest | None" = field(
         default=None, repr=False, compare=False

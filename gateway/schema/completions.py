@@ -12,7 +12,7 @@ from gateway.schema.fields import MAX_CHOICES, Sampling, TokenId, canonical_tier
 from gateway.schema.reading import read_body
 
 # What the endpoint does when the field is left out, at OpenAI and in the engine alike.
-_DEFAULT_MAX_TOKENS = 16
+DEFAULT_MAX_TOKENS = 16
 _BYTES_A_TOKEN = 4
 
 Prompt = str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
@@ -50,7 +50,7 @@ def parse_completions(body: bytes) -> Ask:
         stream=bool(request.stream),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         service_tier=canonical_tier(request.service_tier),
-        max_tokens=_DEFAULT_MAX_TOKENS if request.max_tokens is UNSET else request.max_tokens,
+        max_tokens=DEFAULT_MAX_TOKENS if request.max_tokens is UNSET else request.max_tokens,
         choices=choices,
         prompt_bytes=prompt_bytes,
         timeout_s=request.timeout,

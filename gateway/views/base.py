@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 
 from gateway.authentication import BearerAuthentication
 from gateway.body import read_body
+from gateway.caching_policy import read_wishes
 from gateway.client_timeout import read_timeout_s
 from gateway.connection import Answer, DataRequest
 from gateway.errors import Refusal, refuse
@@ -121,11 +122,11 @@ class AskingView(DataView):
         """Read and check the body; only a caller with a key gets this far."""
         headers = request.scope["headers"]
         _check_content_type(request.content_type)
-        key = read_key(headers)
+        key, wishes = read_key(headers), read_wishes(headers)
         self.body = await read_body(request.receive, headers, settings.SLUICE.max_body_bytes)
         ask = self.parse(self.body)
         wait_s = None if ask.stream else read_timeout_s(headers)
-        self.ask = replace(ask, read_timeout_s=wait_s, idempotency_key=key)
+        self.ask = replace(ask, read_timeout_s=wait_s, idempotency_key=key, wishes=wishes)
 
     def rename(self, model: str) -> None:
         """Go on with the name under which engines serve the model."""

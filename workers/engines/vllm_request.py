@@ -34,6 +34,7 @@ def clean_body(job: Job) -> dict[str, Any]:
 
     A list of what passes, since vLLM has fields that reach into its scheduler, its cache or other requests; clients'
     unknown fields are dropped, as OpenAI tolerates them. So is the model's name: the gateway chose this engine by it.
+    A null is a field left out, which vLLM does not hold of all of them; only of ``max_tokens`` it says "no bound".
 
     Raises:
         RequestRejected: not a JSON object, or an endpoint that a generating model does not have.
@@ -47,7 +48,9 @@ def clean_body(job: Job) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise rejection(400, "The body must be a JSON object.", None)
     fields = _FIELDS[job.endpoint]
-    body = {name: value for name, value in raw.items() if name in fields}
+    body = {
+        name: value for name, value in raw.items() if name in fields and (value is not None or name == "max_tokens")
+    }
     body["stream"] = job.stream
     if job.stream:
         body["stream_options"] = {"include_usage": _wants_usage(raw)}

@@ -96,7 +96,7 @@ async def finish(
     """End an item as completed."""
     pipeline = ready.redis.pipeline(transaction=False)
     ending = Ending("completed", 200, "", used or Usage(10, 0, 5), None)
-    event = wire.pack([[request_id, attempt, -1, "D", 10, 0, 5]])
+    event = wire.pack([[request_id, attempt, -1, "D", 10, 0, 5, "1.0.0-x"]])
     ready.queue_finish(pipeline, (request_id, worker_id, attempt), ending, "1.0.0-x", event, ("m", room(free).text()))
     return bool((await pipeline.execute())[0])
 
@@ -127,6 +127,8 @@ def leftovers(store: SyncRedis) -> list[str]:
         "line:",
         "bytes:",
         "trial:",
+        "flight:",
+        "followers:",
     )
     keys: Any = store.keys("sl:*")
     return sorted(key.decode() for key in keys if key.decode().removeprefix("sl:").startswith(prefixes))

@@ -71,7 +71,7 @@ def test_what_a_lost_attempt_still_says_is_ignored() -> None:
     relay.accept(frame(0, b"a"))
     relay.accept(event(1, -1, "L", "worker_lost"))
     relay.accept(frame(1, b"late"))
-    relay.accept(event(0, -1, "D", 7, 0, 9))
+    relay.accept(event(0, -1, "D", 7, 0, 9, "v"))
     relay.accept(frame(0, b"b", attempt=1))
     assert relay.take() == [b"a", b"b"]
     assert relay.end is None
@@ -88,7 +88,7 @@ def test_a_loss_that_is_told_twice_counts_once() -> None:
 
 def test_nothing_follows_the_end() -> None:
     relay = Relay("r")
-    relay.accept(event(0, -1, "D", 7, 3, 9))
+    relay.accept(event(0, -1, "D", 7, 3, 9, "v"))
     relay.accept(frame(0))
     assert relay.take() == []
     assert relay.usage == Usage(7, 3, 9)
