@@ -17,10 +17,12 @@ from domain.outcome import Outcome
 from domain.usage import Usage
 from gateway.audit import Audit
 from gateway.database import Database
+from gateway.erased import Erased
 from gateway.filters import Filters
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
+from gateway.stale import Stale
 from gateway.tickets import Tickets
 from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
@@ -55,6 +57,7 @@ class Runtime:
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
         self.tokens = TokenCounts()
+        self.stale = Stale(config, self.snapshot)
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
@@ -69,12 +72,16 @@ class Runtime:
         self.seeder = Seeder(self.ready)
         self.filters = Filters(self._redis, self.database, self.config)
         await self.snapshot.start()
+        await self.stale.start()
         self.ringer.start()
         await self._beat_once()
         await self._watch_once()  # connections that waited for this process find the engines known
         self.filters.start()
         audit = Audit(self.ready, self.gateway_id, self.relays)
-        self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._read(), self._watch(), audit.run())]
+        # Once more when no request that was under way at the time can run any longer.
+        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, (self.stale.erase,))
+        loops = (self._beat(), self._read(), self._watch(), audit.run(), erased.run())
+        self._tasks = [asyncio.create_task(work) for work in loops]
 
     async def stop(self) -> None:
         """End what is still open and leave the list of the living."""
@@ -90,6 +97,7 @@ class Runtime:
         self.tokens.stop()
         self.seeder.stop()
         self.database.close()
+        await self.stale.stop()
         await self.snapshot.stop()
         try:
             await self._redis.delete(f"sl:gateway:{self.gateway_id}")

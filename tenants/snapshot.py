@@ -34,6 +34,7 @@ __all__ = [
     "Snapshot",
     "SnapshotKeeper",
     "TenantRow",
+    "erased_between",
 ]
 
 log = logging.getLogger(__name__)
@@ -193,6 +194,17 @@ def _add_prices(known: Mapping[str, Mapping[int, PriceRow]], since: int) -> Mapp
     for model, row in read_prices(since):
         prices.setdefault(model, {})[row.price_id] = row
     return prices
+
+
+def erased_between(older: Snapshot, newer: Snapshot) -> set[int]:
+    """Tenants whose kept data were erased: they are gone, or have another cache salt than before."""
+    if not isinstance(older.tenants, PackedTable) or not isinstance(newer.tenants, PackedTable):
+        return set()
+    return {
+        tenant_id
+        for tenant_id in newer.tenants.changed_from(older.tenants)
+        if tenant_id not in newer.tenants or newer.tenants[tenant_id].cache_salt != older.tenants[tenant_id].cache_salt
+    }
 
 
 class SnapshotKeeper:

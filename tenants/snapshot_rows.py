@@ -139,6 +139,10 @@ class PackedTable(Mapping[K, Row], Generic[K, Row]):
         """The same with these rows added or replaced; itself if there are none."""
         return PackedTable({**self._packed, **changed}, self._unpack) if changed else self
 
+    def changed_from(self, older: "PackedTable[K, Row]") -> list[K]:
+        """Keys of ``older`` whose rows are others here, or are gone."""
+        return [key for key, packed in older._packed.items() if self._packed.get(key) != packed]
+
     def __getitem__(self, key: K) -> Row:
         return self._unpack(self._packed[key])
 

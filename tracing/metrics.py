@@ -89,6 +89,25 @@ budget_warnings = Counter(
     "Attempts to tell that a budget comes to its end, by channel and result: told, failed.",
     ["channel", "result"],
 )
+shadow = Counter(
+    "sluice_shadow_total",
+    "Last good answers on this machine's disk: kept, dropped (too many waited), failed, found, missing, erased.",
+    ["what"],
+)
+prompt_lookups = Counter(
+    "sluice_prompt_lookups_total",
+    "Look-ups of stored prompts by where they ended: form, filter, negative, local, store, database, limited, failed.",
+    ["where"],
+)
+prompt_absent_queries = Counter(
+    "sluice_prompt_absent_queries_total", "Questions to the database about stored prompts that do not exist."
+)
+prompt_warm_ups = Counter(
+    "sluice_prompt_warm_ups_total",
+    "Stored prompts that kept being missed: row (put into the store), prefilled, warm (an engine has the prefix already), "
+    "short, over_budget, failed.",
+    ["what"],
+)
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])
 
 filter_looks = Counter(
@@ -114,6 +133,14 @@ filter_rebuilds = Counter(
 filter_gaps = Counter(
     "sluice_filter_gaps_total", "Times that this process could not follow a filter and began anew.", ["filter"]
 )
+
+hot_counted = Counter(
+    "sluice_hot_keys_counted_total",
+    "Uses of keys: counted, or over the share of a window that one tenant is counted for.",
+    ["result"],
+)
+hot_keys = Gauge("sluice_hot_keys", "Keys of the whitelist in this process: hot, pinned, banned.", ["state"])
+hot_age = Gauge("sluice_hot_keys_age_seconds", "Since the whitelist was last compared with the store.")
 
 
 MAX_TENANTS = 100
