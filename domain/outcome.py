@@ -22,3 +22,4 @@ class RollbackCause(StrEnum):
     WORKER_STOPPED = "worker_stopped"
     ENGINE_DEAD = "engine_dead"
     ENGINE_ERROR = "engine_error"
+    LEADER_LOST = "leader_lost"  # it shared the run of an equal request, which ended without an answer

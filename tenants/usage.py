@@ -12,7 +12,7 @@ from tenants.models import UsageRecord
 from tenants.rollup import add_sums, database_values, sums_of
 
 _ROWS_PER_STATEMENT = 500
-"""Times 25 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
+"""Times 26 columns stays under the bound of 32,766 variables that SQLite puts on one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class UsageRow:
         prompt_tokens, cached_tokens, completion_tokens: tokens; the cached ones are part of the prompt.
         cost_nano: billionths of the currency's unit; ``price_id`` the price that they follow from.
         retry_attempt: how often the request was run again.
+        cache: "hit" for a kept answer, "coalesced" for one that was made for an equal request; "" for one of its own. Of
+            the first two, tokens are what counts of them: ``Plan.cached_price_percent`` of what the run used.
         admitted_at, claimed_at, first_token_at, finished_at: aware times; None for what never happened.
     """
 
@@ -52,6 +54,7 @@ class UsageRow:
     claimed_at: datetime | None
     first_token_at: datetime | None
     finished_at: datetime
+    cache: str = ""
 
 
 def record_usage(rows: Sequence[UsageRow]) -> set[str]:

@@ -24,6 +24,7 @@ ROLLBACK_CHOICES = [
     (RollbackCause.WORKER_STOPPED.value, _("Worker stopped")),
     (RollbackCause.ENGINE_DEAD.value, _("Engine dead")),
     (RollbackCause.ENGINE_ERROR.value, _("Engine error")),
+    (RollbackCause.LEADER_LOST.value, _("Shared run ended early")),
 ]
 SHARING_CHOICES = [
     ("private", _("Each tenant for itself")),

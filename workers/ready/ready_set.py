@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from redis.asyncio import Redis
 
@@ -12,7 +12,7 @@ from domain.usage import Usage
 from workers import wire
 from workers.ready import scripts
 from workers.ready.cache_figures import CacheFigures
-from workers.ready.item import Affinity, Claim, Ending, NewItem, Note, Room, decode_claimed
+from workers.ready.item import Affinity, Claim, Ending, NewItem, Note, Room, Sought, decode_claimed
 from workers.ready.packing import pack_limits, pack_prices, pack_texts
 from workers.ready.verdict import Gap, Verdict, decode_verdict
 
@@ -52,7 +52,8 @@ def admit_arguments(item: NewItem) -> list[Any]:
     ]
     # One argument instead of fifty: redis-py takes longer over each of them than over all of it packed.
     bound = _or_empty(item.max_waiting_bytes)
-    return [item.request_id, item.max_waiting, bound, item.queue_ms, item.body, pack_texts(fields)]
+    sought = _pack_sought(item.sought) if item.sought else EMPTY
+    return [item.request_id, item.max_waiting, bound, item.queue_ms, item.body, pack_texts(fields), sought]
 
 
 def item_fields(item: NewItem) -> list[Any]:
@@ -65,7 +66,15 @@ def item_fields(item: NewItem) -> list[Any]:
         *("weight", item.weight, "prompt", item.prompt_tokens, "out", item.output_tokens, "prefix", item.prefix),
         *("limits", pack_limits(item.limits), "prices", pack_prices(item.prices)),
         *(_note_fields(item.note) if item.note else ()),
+        *(("flight", item.sought.flight, "percent", item.sought.price_percent) if item.sought else ()),
     ]
+
+
+def _pack_sought(sought: Sought) -> bytes:
+    held = sought.held
+    used = (held.prompt_tokens, held.cached_tokens, held.completion_tokens) if held else (0, 0, 0)
+    reads = (sought.key, int(sought.reads), sought.max_age_ms, int(held is not None))
+    return pack_texts([*reads, *used, sought.held_version])
 
 
 def _note_fields(note: Note) -> list[Any]:
@@ -283,8 +292,10 @@ class ReadySet:
 
     async def cache_figures(self) -> CacheFigures:
         """How full the second level is."""
-        names = ("bytes", "once", "more", "evicted", "expired")
-        return CacheFigures(*(int(value or 0) for value in await self.redis.hmget("sl:answers", names)))
+        names = ["once_bytes", "more_bytes", "once", "more", "evicted", "expired"]
+        found = cast("list[bytes | None]", await self.redis.hmget("sl:answers", names))
+        once_bytes, more_bytes, *rest = (int(value or 0) for value in found)
+        return CacheFigures(once_bytes + more_bytes, *rest)
 
     async def gateway_beat(self, gateway_id: str, lease_ms: int) -> bool:
         """Renew a gateway's lease; False if Redis did not know it (first beat, or taken for dead)."""

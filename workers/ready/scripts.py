@@ -26,13 +26,20 @@ NAMES = (
     "requeue",
     "cancel",
     "settle_forgotten",
+    "end_following",
+    "store_answer",
+    "drop_answer",
+    "erase_answers",
     "worker_beat",
     "gateway_beat",
     "seed",
     "sweep",
 )
 
-_SHARED = ("quota", "idempotency", "lib")
+_SHARED = ("quota", "idempotency", "lib", "flights", "endings")
+
+_OF_ANSWERS = ("admit", "sweep", "store_answer", "drop_answer", "erase_answers")
+"""Scripts that touch kept answers, and so begin with ``answers.lua`` too."""
 
 _CONSTANTS = {
     "COST_PROMPT": fair_order.UNCACHED_PROMPT_COST,
@@ -55,7 +62,7 @@ def source(name: str) -> str:
     Raises:
         FileNotFoundError: there is no script of that name.
     """
-    return shared() + _text(name)
+    return shared() + (_text("answers") if name in _OF_ANSWERS else "") + _text(name)
 
 
 @cache

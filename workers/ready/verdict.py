@@ -151,9 +151,13 @@ def decode_verdict(reply: Sequence[Any], limits: Sequence[Limit]) -> Verdict:
     if reply[0] == b"again":
         return Repeated(reply[1].decode(), reply[2].decode(), reply[3])
     if reply[0] == b"ok":
-        ring, tightest, unknown, tokens, cost = reply[1:6]
+        ring, tightest, unknown, tokens, cost, follows = reply[1:7]
         gaps = _unknown(unknown) if unknown else None
-        return Admitted(ring == 1, ring > 0, _tightest(tightest, limits), gaps, int(tokens), int(cost))
+        left = _tightest(tightest, limits)
+        return Admitted(ring == 1, ring > 0, left, gaps, int(tokens), int(cost), follows.decode())
+    if reply[0] == b"hit":
+        tightest, tokens, cost, answer = reply[1:5]
+        return Hit(answer, _tightest(tightest, limits), int(tokens), int(cost))
     tightest = _tightest(reply[2], limits)
     if reply[1] == b"limit":
         number, left, retry_ms = (int(part) for part in reply[3:6])

@@ -45,6 +45,7 @@ def usage_row(fields: Mapping[bytes, bytes]) -> UsageRow:
         claimed_at=moment(b"t_claim"),
         first_token_at=moment(b"t_first"),
         finished_at=_moment(fields[b"t_end"]),
+        cache=fields.get(b"cache", b"").decode(),
     )
 
 

@@ -151,6 +151,11 @@ local function open_quota(item, now)
   return quota
 end
 
+-- The same for an item that is over at its admission: it needs no slot, and of the rest no more than it used.
+local function over_at_once(quota, u, cost)
+  quota.needs, quota.at_once = {r = 1, i = u[1], o = u[3], t = u[1] + u[3], c = cost}, true
+end
+
 -- Which periods the database has to complete: {1 if some of what ended before is not written down yet, level, period, ms from
 -- which on the hash counts, ...}, and whether a limit depends on it.
 local function unknown_of(quota)
@@ -184,7 +189,10 @@ local function look_at(quota, limit, now)
     rate.drawn[#rate.drawn + 1], rate.drawn[#rate.drawn + 2] = field, left - need
     return left, need, need > cap and NEVER or math.ceil((need - left) * MINUTE_MS / cap)
   end
-  if code == 'n' then return cap - redis.call('SCARD', quota.slots[level]), 1, 1000 end
+  if code == 'n' then
+    if quota.at_once then return cap, 0, 0 end
+    return cap - redis.call('SCARD', quota.slots[level]), 1, 1000
+  end
   field = DAY[code] or MONTH[code]
   local spent, ends = (DAY[code] and quota.day or quota.month)[level], quota.periods[DAY[code] and 1 or 2].ends
   local need, used, wait = quota.needs[field], spent.spent[field], ends - now
@@ -245,10 +253,10 @@ local function cost_of(item, u)
   return 0, ''
 end
 
--- Give slots and unused tokens back, and turn what was held into what was spent. Of an item that the store
--- has lost (forgotten) nothing is held.
+-- Give slots and unused tokens back, and turn what was held into what was spent. Nothing is held of an item that the store has
+-- lost, or that was over at its admission.
 local function release(rid, item, u, cost, now)
-  local limits, limited, held = cmsgpack.unpack(item.limits), {}, not item.forgotten
+  local limits, limited, held = cmsgpack.unpack(item.limits), {}, not item.holds_nothing
   for _, limit in ipairs(limits) do limited[limit[1] .. limit[2]] = true end
   local used = {i = u[1], o = u[3], c = cost}
   settle_spent(spent_key('t', item.tenant_id, item.day), item, held, used, now)

@@ -1,9 +1,10 @@
--- Put right what the dead left behind: items of dead workers, of dead gateways, and those that waited too long.
+-- Put right what the dead left behind: items of dead workers, of dead gateways, those that waited too long, and old answers.
 -- ARGV: 1 ms during which no other sweep runs  2 most items to touch
 -- Returns {items lost by workers, items of dead gateways ended, items expired}, or nil if another sweep was just here.
 if not redis.call('SET', 'sl:sweep', '1', 'NX', 'PX', ARGV[1]) then return nil end
 local now, budget = now_ms(), tonumber(ARGV[2])
 let_ended_expire(now)
+expire_answers(now)
 
 -- Nobody swept for long: the store itself was away, so nobody could say that he lives. Let all speak first.
 local before = redis.call('GETSET', 'sl:swept', now)
@@ -70,7 +71,9 @@ for _, gid in ipairs(redis.call('SMEMBERS', 'sl:gateways')) do
 end
 for _, rid in ipairs(redis.call('ZRANGEBYSCORE', 'sl:deadlines', '-inf', now, 'LIMIT', 0, budget)) do
   local item = load_item(rid)
-  if item and item.state == 'ready' then expire_item(rid, item, now); expired = expired + 1
+  -- Who follows a request that runs waits no more.
+  local waits = item and (item.state == 'ready' or (item.state == 'following' and never_ran(item)))
+  if waits then expire_item(rid, item, now); expired = expired + 1
   else redis.call('ZREM', 'sl:deadlines', rid) end
 end
 return {lost, ended, expired}

@@ -1,0 +1,2 @@
+-- Keep one answer no longer. ARGV: 1 key
+remove_answer(ARGV[1])
