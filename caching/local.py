@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from caching.entry import Entry
+from domain.eviction.ghost import Ghosts
+from domain.eviction.named import change
 from domain.eviction.policy import Policy
 
 # What Python and the policy take for an entry beside its bytes: objects, places in dictionaries, a history of uses.
@@ -30,6 +32,7 @@ class LocalCache:
         bytes: taken now, with :data:`OVERHEAD_BYTES` for each entry.
         entries: held now.
         max_bytes: bound of ``bytes``.
+        ghosts: told of every look-up, once somebody puts them here.
     """
 
     def __init__(self, max_bytes: int, policy: Policy, clock: Callable[[], float]) -> None:
@@ -42,7 +45,9 @@ class LocalCache:
         """
         self.max_bytes = max_bytes
         self.hits = self.misses = self.evictions = self.bytes = 0
+        self.ghosts: Ghosts | None = None
         self._policy, self._clock = policy, clock
+        self._slowest_eviction_s = 0.0
         self._held: dict[bytes, _Held] = {}
         self._of_tenant: dict[int, set[bytes]] = {}
         self._to_pin: frozenset[bytes] = frozenset()
@@ -56,6 +61,8 @@ class LocalCache:
 
     def get(self, key: bytes) -> Entry | None:
         """Look an answer up; None if it is not held or too old. Counts a hit or a miss."""
+        if self.ghosts is not None:
+            self.ghosts.ask(key)
         held = self._held.get(key)
         if held is not None and held.expires_at_s <= self._clock():
             self._take_out(key)
@@ -100,6 +107,19 @@ class LocalCache:
             if key in self._held and key not in self._pinned and self._pin(key):
                 self._policy.remove(key)
 
+    def change_policy(self, name: str) -> None:
+        """Evict by another policy from now on; what is held stays.
+
+        Raises:
+            ValueError: no such name.
+        """
+        self._policy = change(self._policy, name)
+
+    def take_slowest_eviction_s(self) -> float:
+        """The longest that one eviction took since this was last asked; 0 if there was none."""
+        slowest, self._slowest_eviction_s = self._slowest_eviction_s, 0.0
+        return slowest
+
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def _add(self, key: bytes, held: _Held) -> None:
@@ -135,7 +155,9 @@ class LocalCache:
 
     def _make_room(self, size_bytes: int) -> None:
         while self.bytes + size_bytes > self.max_bytes and len(self._policy):
+            begun_s = self._clock()
             self._forget(self._policy.evict())
+            self._slowest_eviction_s = max(self._slowest_eviction_s, self._clock() - begun_s)
             self.evictions += 1
 
     def _take_out(self, key: bytes) -> None:

@@ -1,6 +1,7 @@
 """LRU: what was not asked for longest goes first."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from domain.eviction.policy import Key
 
@@ -30,6 +31,10 @@ class Lru:
     def remove(self, key: Key) -> None:
         """A key is no longer held; unknown keys are ignored."""
         self._held.pop(key, None)
+
+    def uses(self) -> Iterator[tuple[Key, int]]:
+        """Every key in the order in which they go; how often each was used is not known."""
+        return ((key, 1) for key in self._held)
 
     def __len__(self) -> int:
         """Keys that are held."""
