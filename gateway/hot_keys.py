@@ -77,15 +77,14 @@ class HotKeys:
         self._listeners.append(listener)
         listener(self.listed.kept)
 
-    async def start(self, redis: Redis) -> None:
-        """Fetch the list, if there is one, and keep it fresh.
+    def start(self, redis: Redis) -> None:
+        """Fetch the list, if there is one, and keep it fresh from now on.
 
         Args:
             redis: the store; it belongs to the caller.
         """
         self._store = HotStore(redis, self._gateway_id, LEASE_S)
         self._leader = HotLeader(self._store, self._database, self._config.hot_keys, self._window_s)
-        await self.look()
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -121,8 +120,8 @@ class HotKeys:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(min(LOOK_S, self._window_s / 4))
             await self.look()
+            await asyncio.sleep(min(LOOK_S, self._window_s / 4))
 
     async def _take(self, version: bytes) -> None:
         found = await self._store.read_list()

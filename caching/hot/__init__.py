@@ -1,1 +1,1 @@
-"""Which keys are asked for most: counted in every gateway process, added up over all of them, bounded for each tenant."""
+"""Which keys are asked for most: counted in every process, added up over all, bounded for each tenant."""

@@ -8,6 +8,7 @@ sl:hot:leader           string  the gateway that makes the list, while its lease
 """
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -95,10 +96,8 @@ class HotStore:
         """Let another one make the list."""
         if self._leads:
             self._leads = False
-            try:
+            with suppress(LockError):  # its lease was over
                 await self._lock.release()
-            except LockError:
-                pass  # its lease was over
 
 
 def number_of(name: bytes) -> int:

@@ -1,10 +1,9 @@
 """The top of what all processes counted: rate, trend, and no tenant that takes every place."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from datasketches import frequent_items_error_type
-from datasketches import frequent_strings_sketch as Sketch
+from datasketches import frequent_items_error_type, frequent_strings_sketch
 
 from caching.hot.counted import Counted, parse
 from caching.hot.sketch_ring import LG_COUNTERS
@@ -49,7 +48,7 @@ class _Sum:
     names: list[str] = field(default_factory=list)
 
 
-def rank(windows: Mapping[int, Sketch], places: int, latest: int, window_s: float) -> list[HotRow]:
+def rank(windows: Mapping[int, frequent_strings_sketch], places: int, latest: int, window_s: float) -> list[HotRow]:
     """List what was asked for most, the most first.
 
     Takes tens of milliseconds: not for the event loop.
@@ -62,7 +61,7 @@ def rank(windows: Mapping[int, Sketch], places: int, latest: int, window_s: floa
     """
     if not windows:
         return []
-    total = Sketch(LG_COUNTERS)
+    total = frequent_strings_sketch(LG_COUNTERS)
     for sketch in windows.values():
         total.merge(sketch)
     first = min(windows)
@@ -85,7 +84,7 @@ def share_places(sums: "list[_Sum]", places: int) -> "list[_Sum]":
     return sorted((inside + beyond)[:places], key=lambda one: -one.count)
 
 
-def _sums(total: Sketch) -> "Iterable[_Sum]":
+def _sums(total: frequent_strings_sketch) -> "Iterable[_Sum]":
     """One for each key, whoever asked for it."""
     sums: dict[tuple[str, bytes], _Sum] = {}
     for name, _estimate, count, _most in total.get_frequent_items(
@@ -106,7 +105,7 @@ def _sums(total: Sketch) -> "Iterable[_Sum]":
     return sums.values()
 
 
-def _row(one: _Sum, windows: Mapping[int, Sketch], first: int, latest: int, window_s: float) -> HotRow:
+def _row(one: _Sum, windows: Mapping[int, frequent_strings_sketch], first: int, latest: int, window_s: float) -> HotRow:
     in_window = {number: sum(sketch.get_estimate(name) for name in one.names) for number, sketch in windows.items()}
     seen = max((number for number, count in in_window.items() if count), default=latest)
     before = sum(count for number, count in in_window.items() if number != latest) / max(1, latest - first)

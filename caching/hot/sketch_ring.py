@@ -1,15 +1,15 @@
 """Counting on the hot path: a ring of windows, each a sketch that holds what was asked for most in it.
 
 A sketch (Apache DataSketches, frequent items) takes bounded memory however many keys there are; those of several
-processes can be merged. One tenant cannot fill it: in each window it is counted at most as often as all others together ask, or
-:data:`TENANT_FLOOR` times, whichever is more.
+processes can be merged. One tenant cannot fill it: in each window it is counted at most as often as all others
+together ask, or :data:`TENANT_FLOOR` times, whichever is more.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from datasketches import frequent_strings_sketch as Sketch
+from datasketches import frequent_strings_sketch
 
 from caching.hot.counted import prefix_of
 
@@ -44,8 +44,8 @@ class SketchRing:
         self._windows = windows
         self._floor = tenant_floor
         self._number: int | None = None
-        self._closed: dict[int, Sketch] = {}
-        self._open(Sketch(LG_COUNTERS))
+        self._closed: dict[int, frequent_strings_sketch] = {}
+        self._open(frequent_strings_sketch(LG_COUNTERS))
 
     def count(self, kind: str, key: bytes, tenant_id: int, model: str) -> None:
         """Count one request for ``key``; takes about a microsecond."""
@@ -73,7 +73,7 @@ class SketchRing:
         self._number = number
         self._closed = {old: sketch for old, sketch in self._closed.items() if number - self._windows <= old}
         # A clock that was set back comes to a window once more.
-        self._open(self._closed.pop(number, None) or Sketch(LG_COUNTERS))
+        self._open(self._closed.pop(number, None) or frequent_strings_sketch(LG_COUNTERS))
 
     def closed(self) -> dict[int, bytes]:
         """Windows that are over and were not forgotten, serialized, by number; empty ones are left out."""
@@ -84,23 +84,23 @@ class SketchRing:
         for number in numbers:
             self._closed.pop(number, None)
 
-    def _open(self, sketch: Sketch) -> None:
+    def _open(self, sketch: frequent_strings_sketch) -> None:
         self._sketch = sketch
         self._asked = 0
         self._shares: defaultdict[int, _Share] = defaultdict(_Share)
         self._prefixes: dict[tuple[str, int, str], str] = {}
 
 
-def merge(windows: Iterable[tuple[int, bytes]]) -> dict[int, Sketch]:
+def merge(windows: Iterable[tuple[int, bytes]]) -> dict[int, frequent_strings_sketch]:
     """Add up the windows of several processes; one that cannot be read is left out.
 
     Args:
         windows: number and what :meth:`SketchRing.closed` made, in any order.
     """
-    merged: dict[int, Sketch] = {}
+    merged: dict[int, frequent_strings_sketch] = {}
     for number, packed in windows:
         try:
-            sketch = Sketch.deserialize(packed)
+            sketch = frequent_strings_sketch.deserialize(packed)
         except (RuntimeError, ValueError, IndexError):
             continue
         if number in merged:
