@@ -19,6 +19,7 @@ from gateway.audit import Audit
 from gateway.database import Database
 from gateway.erased import Erased
 from gateway.filters import Filters
+from gateway.hot_keys import HotKeys
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
@@ -57,6 +58,7 @@ class Runtime:
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
         self.tokens = TokenCounts()
+        self.hot_keys = HotKeys(config, self.gateway_id, self.database)
         self.stale = Stale(config, self.snapshot)
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
@@ -77,6 +79,7 @@ class Runtime:
         await self._beat_once()
         await self._watch_once()  # connections that waited for this process find the engines known
         self.filters.start()
+        self.hot_keys.start(self._redis)
         audit = Audit(self.ready, self.gateway_id, self.relays)
         # Once more when no request that was under way at the time can run any longer.
         erased = Erased(self.snapshot, self.config.request_timeout_s + 10, (self.stale.erase,))
@@ -93,6 +96,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.filters.stop()
+        await self.hot_keys.stop()
         self.ringer.stop()
         self.tokens.stop()
         self.seeder.stop()
