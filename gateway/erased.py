@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.stale import Keeper
+from tenants.salt import salt_mark
 from tenants.snapshot import erased_between
 from tracing import logs
 
@@ -13,7 +14,11 @@ log = logs.get(__name__)
 LOOK_S = 0.25
 RETRY_S = 5.0
 
+GONE = "gone"
+"""Told in place of a salt's mark when the tenant was deleted."""
+
 Forget = Callable[[int], Awaitable[object]]
+Tell = Callable[[int, str], Awaitable[object]]
 
 
 class Erased:
@@ -22,7 +27,7 @@ class Erased:
     So no word of it can be missed: what was changed while the store or this process was away is seen afterwards.
     """
 
-    def __init__(self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget]) -> None:
+    def __init__(self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget], tell: Tell | None = None) -> None:
         """Nothing is followed yet.
 
         Args:
@@ -30,8 +35,9 @@ class Erased:
             again_after_s: when a request that was under way at the erasure must have ended: what it had kept afterwards
                 is forgotten too.
             forget: what forgets a tenant, by its id.
+            tell: is told when all of them have, with the mark of the tenant's salt.
         """
-        self._keeper, self._again_after_s, self._forget = keeper, again_after_s, forget
+        self._keeper, self._again_after_s, self._forget, self._tell = keeper, again_after_s, forget, tell
         self._seen = keeper.current
         self._due: set[tuple[float, int]] = set()
 
@@ -54,9 +60,18 @@ class Erased:
             await self._forget_tenant(tenant_id)
 
     async def _forget_tenant(self, tenant_id: int) -> None:
-        for forget in self._forget:
-            try:
-                await forget(tenant_id)
-            except Exception as error:  # the others must still forget, and the loop must live
-                log.warning("erasure_incomplete", tenant_id=tenant_id, error=type(error).__name__)
-                self._due.add((time.monotonic() + RETRY_S, tenant_id))
+        tenant = self._seen.tenants.get(tenant_id)
+        mark = salt_mark(tenant.cache_salt) if tenant else GONE
+        done = [await self._try(forget(tenant_id), tenant_id) for forget in self._forget]
+        if self._tell is not None and all(done):
+            done.append(await self._try(self._tell(tenant_id, mark), tenant_id))
+        if not all(done):
+            self._due.add((time.monotonic() + RETRY_S, tenant_id))
+
+    async def _try(self, step: Awaitable[object], tenant_id: int) -> bool:
+        try:
+            await step
+        except Exception as error:  # the others must still forget, and the loop must live
+            log.warning("erasure_incomplete", tenant_id=tenant_id, error=type(error).__name__)
+            return False
+        return True

@@ -1,7 +1,6 @@
 """The last good answer, for when computing a new one fails: kept on this machine's disk, given as stale."""
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from caching.shadow import Shadow
 from domain.config import Config
 from domain.rate import Rate
 from domain.stale import is_recent
+from tenants.salt import salt_mark
 from tenants.snapshot import Snapshot
 from tracing import metrics
 
@@ -118,7 +118,7 @@ def tag_of(known: Snapshot, tenant_id: int) -> str | None:
     plan = known.plans.get(tenant.plan_id) if tenant else None
     if tenant is None or plan is None or plan.caching.mode == "off" or plan.caching.max_stale_s <= 0:
         return None
-    return f"{tenant_id}:{hashlib.blake2b(tenant.cache_salt.encode(), digest_size=8).hexdigest()}"
+    return f"{tenant_id}:{salt_mark(tenant.cache_salt)}"
 
 
 class _Queue:

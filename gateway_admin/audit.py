@@ -1,4 +1,4 @@
-"""The audit log: who changed which plan, tenant, key, price, adjustment, token, user or group, when and from where.
+"""The audit log: who changed which plan, tenant, key, price, hot key, token, user and so on, when and from where.
 
 django-auditlog writes the rows. Who did it is added here: its own middleware reads the session only, so it knows
 nobody who came with a token, and believes any X-Forwarded-For.
@@ -20,19 +20,20 @@ from django.http import HttpRequest, HttpResponse
 
 from gateway.client_address import client_address, parse_networks
 from gateway_admin.models import AutomationToken
-from tenants.models import Adjustment, ApiKey, Plan, Price, Tenant
+from tenants.models import Adjustment, ApiKey, HotKey, Plan, Price, Tenant
 
 COMMAND_LINE = "command line"
 
 _UNTOLD = frozenset(
     {"digest", "cache_salt", "token_key", "id", "revision", "last_login", "date_joined", "created", "created_at"}
-)
+) | {"rate_per_minute", "trend", "first_seen_at", "last_seen_at", "changed_at", "changed_by", "changed_by_name"}
 WATCHED: dict[type[Model], tuple[str, ...]] = {
     Plan: (),
     Tenant: (),
     ApiKey: (),
     Price: (),
     Adjustment: (),
+    HotKey: (),
     AutomationToken: (),
     User: ("groups", "user_permissions"),
     Group: ("permissions",),
@@ -78,6 +79,12 @@ def came_with_token(user: User, token: AutomationToken) -> None:
     who = _who.get()
     if who is not None:
         who.user, who.token = user, token.name
+
+
+def note_erasure(tenant: Tenant, *, prompts: bool) -> None:
+    """Write down that what was kept of a tenant was erased: its new salt is told to nobody."""
+    what = {"kept answers": ("kept", "erased"), **({"stored prompts": ("kept", "erased")} if prompts else {})}
+    LogEntry.objects.log_create(tenant, force_log=True, action=LogEntry.Action.UPDATE, changes=what)
 
 
 def hide(value: str) -> str:

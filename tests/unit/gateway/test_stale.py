@@ -13,8 +13,9 @@ from caching.entry import Entry, compress
 from domain.config import Config
 from domain.qos import QosClass
 from domain.usage import Usage
-from gateway.erased import Erased
+from gateway.erased import GONE, Erased
 from gateway.stale import DIRECTORY, MAX_WRITES, UNCHECKED_PER_S, Stale, tag_of
+from tenants.salt import salt_mark
 from tenants.snapshot import Caching, PlanRow, Snapshot, TenantRow
 from tenants.snapshot_rows import PackedTable
 
@@ -194,30 +195,46 @@ class Forgetting:
             raise OSError("the store does not answer")
 
 
-async def test_a_changed_salt_and_a_tenant_that_is_gone_are_noticed(tenants: Tenants) -> None:
+class Told:
+    """Notes what others were told."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[int, str]] = []
+
+    async def __call__(self, tenant_id: int, mark: str) -> None:
+        self.marks.append((tenant_id, mark))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+async def test_a_changed_salt_and_a_tenant_that_is_gone_are_noticed(tenants: Tenants, told: Told) -> None:
     forgetting = Forgetting()
-    erased = Erased(tenants, 1000, [forgetting])
+    erased = Erased(tenants, 1000, [forgetting], told)
     await erased.look()
     assert forgetting.told == []
     tenants.change(t7="c" * 32)
     await erased.look()
     assert sorted(forgetting.told) == [7, 8]
+    assert sorted(told.marks) == [(7, salt_mark("c" * 32)), (8, GONE)]
     await erased.look()
     assert len(forgetting.told) == 2
 
 
-async def test_other_changes_of_a_tenant_erase_nothing(tenants: Tenants) -> None:
+async def test_other_changes_of_a_tenant_erase_nothing(tenants: Tenants, told: Told) -> None:
     forgetting = Forgetting()
-    erased = Erased(tenants, 1000, [forgetting])
+    erased = Erased(tenants, 1000, [forgetting], told)
     rows = {7: TenantRow("t7", 2, False, "a" * 32).pack(), 8: TenantRow("t8", 1, True, "b" * 32).pack()}
     tenants.current = replace(tenants.current, revision=9, tenants=PackedTable(rows, TenantRow.unpack))
     await erased.look()
     assert forgetting.told == []
 
 
-async def test_what_was_under_way_is_forgotten_too(tenants: Tenants) -> None:
+async def test_what_was_under_way_is_forgotten_too(tenants: Tenants, told: Told) -> None:
     forgetting = Forgetting()
-    erased = Erased(tenants, 0.05, [forgetting])
+    erased = Erased(tenants, 0.05, [forgetting], told)
     tenants.change(t7="c" * 32, t8="b" * 32)
     await erased.look()
     await asyncio.sleep(0.06)
@@ -226,22 +243,23 @@ async def test_what_was_under_way_is_forgotten_too(tenants: Tenants) -> None:
 
 
 async def test_one_that_fails_is_told_again_and_does_not_hold_up_the_others(
-    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+    tenants: Tenants, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.erased.RETRY_S", 0.0)
     failing, other = Forgetting(failures=1), Forgetting()
-    erased = Erased(tenants, 1000, [failing, other])
+    erased = Erased(tenants, 1000, [failing, other], told)
     tenants.change(t7="c" * 32, t8="b" * 32)
     await erased.look()
-    assert (failing.told, other.told) == ([7], [7])
+    assert (failing.told, other.told, told.marks) == ([7], [7], [])
     await erased.look()
     assert failing.told == [7, 7]
+    assert told.marks == [(7, salt_mark("c" * 32))]
 
 
-async def test_a_snapshot_that_knows_nobody_yet_erases_nothing() -> None:
+async def test_a_snapshot_that_knows_nobody_yet_erases_nothing(told: Told) -> None:
     forgetting = Forgetting()
     empty: Any = Tenants(Snapshot(-1, {}, {}, {}, {}))
-    erased = Erased(empty, 1000, [forgetting])
+    erased = Erased(empty, 1000, [forgetting], told)
     empty.change(t7="a" * 32)
     await erased.look()
     assert forgetting.told == []
