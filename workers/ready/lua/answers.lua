@@ -16,7 +16,7 @@ local MORE_SHARE = 0.8 -- of all bytes
 local MAX_MOVED = 64 -- answers that one script moves or removes at most
 
 -- Bytes of an entry beside its answer: its hash, its name in three sorted sets.
-local ENTRY_BYTES = 640
+local ENTRY_BYTES = 800
 
 local function segment_of(segment, tenant) return 'sl:answers:' .. segment .. ':' .. tenant end
 

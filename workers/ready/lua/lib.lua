@@ -31,6 +31,7 @@
 --   sl:idem:<tenant>:<digest>  hash  the note of an idempotency key; sl:kept:<rid>: an answer that is kept, see idempotency.lua
 --   sl:flight:<flight>, sl:followers:<rid>   who shares whose run, see flights.lua
 --   sl:answer:<key>, sl:answers...           kept answers, see answers.lua
+--   sl:refresh:<key>         string  gateway that computes this kept answer anew before its time is up; expires
 --   sl:workers               set     worker ids, dead ones too until the sweep has seen them
 --   sl:worker:<wid>          hash    live state; expires with the worker's lease
 --   sl:held:<wid>            set     rids under that worker's lease

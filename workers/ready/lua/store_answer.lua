@@ -5,7 +5,8 @@ local key, packed, tenant, most, now = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[
 local size, till = #packed + ENTRY_BYTES, now + tonumber(ARGV[4])
 expire_answers(now)
 local segment = remove_answer(key) or 'once' -- a newer answer to what was asked for again is wanted as well
-if till <= now or size > most or not make_room(size, most, now) then return end
+local fits = till > now and size <= most
+if not make_room(fits and size or 0, most, now) or not fits then return end
 redis.call('HSET', 'sl:answer:' .. key, 'a', packed, 't', tenant, 's', segment, 'b', size, 'until', till, 'at', ARGV[6],
   'p', ARGV[7], 'c', ARGV[8], 'o', ARGV[9], 'v', ARGV[10])
 redis.call('ZADD', 'sl:answers:due', till, key)
