@@ -27,7 +27,19 @@ AnswerT = TypeVar("AnswerT")
 class Database:
     """Answers questions of tenants; what it is asked runs in a thread, on a connection that is closed after it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        max_each: int = MAX_EACH,
+        max_waiting: int = MAX_WAITING,
+        unavailable: Refusal = Refusal.USAGE_UNAVAILABLE,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            max_each: questions of one tenant at once; ``max_waiting`` of all.
+            unavailable: the refusal of whoever gets no answer.
+        """
+        self._max_each, self._max_waiting, self._unavailable = max_each, max_waiting, unavailable
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="database")
         self._asking: Counter[int] = Counter()
 
@@ -37,8 +49,8 @@ class Database:
         Raises:
             ApiError: 503: the database does not answer, or not in time, or too much is asked of it.
         """
-        if self._asking[tenant_id] >= MAX_EACH or self._asking.total() >= MAX_WAITING:
-            raise refuse(Refusal.USAGE_UNAVAILABLE, "Too much is asked at once. Wait for an answer, then ask again.")
+        if self._asking[tenant_id] >= self._max_each or self._asking.total() >= self._max_waiting:
+            raise refuse(self._unavailable, "Too much is asked at once. Wait for an answer, then ask again.")
         self._asking[tenant_id] += 1
         work = asyncio.get_running_loop().run_in_executor(self._threads, _run, question)
         # The thread cannot be interrupted: it counts until it is done, whoever has stopped waiting for it.
@@ -47,7 +59,7 @@ class Database:
             return await asyncio.wait_for(asyncio.shield(work), PATIENCE_S)
         except (DatabaseError, InterfaceError, TimeoutError) as error:
             log.warning("database_not_asked", error=str(error) or type(error).__name__)
-            raise refuse(Refusal.USAGE_UNAVAILABLE) from error
+            raise refuse(self._unavailable) from error
 
     def close(self) -> None:
         """Take no more questions; those under way end by themselves."""

@@ -45,6 +45,10 @@ class Refusal(StrEnum):
     NO_BACKEND = "no_backend"
     STORE_UNAVAILABLE = "store_unavailable"
     USAGE_UNAVAILABLE = "usage_unavailable"
+    PROMPT_NOT_FOUND = "prompt_not_found"
+    UNKNOWN_PROMPTS = "unknown_prompts"
+    TOO_MANY_PROMPTS = "too_many_prompts"
+    PROMPTS_UNAVAILABLE = "prompts_unavailable"
     NEVER_FITS = "never_fits"
     REJECTED = "rejected"
     QUARANTINED = "quarantined"
@@ -54,6 +58,7 @@ class Refusal(StrEnum):
     IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress"
     IDEMPOTENCY_KEY_USED = "idempotency_key_used"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    NOT_KEPT = "not_kept"
     INTERNAL = "internal"
 
 
@@ -165,6 +170,24 @@ TABLE: dict[Refusal, Entry] = {
     Refusal.USAGE_UNAVAILABLE: Entry(
         503, _SERVER, "service_unavailable", "The gateway cannot read usage at the moment. Come back shortly.", 2_000
     ),
+    Refusal.PROMPT_NOT_FOUND: Entry(404, _INVALID, "prompt_not_found", "There is no such stored prompt."),
+    Refusal.UNKNOWN_PROMPTS: Entry(
+        429,
+        _LIMIT,
+        "rate_limit_exceeded",
+        "You looked for too many stored prompts that do not exist. Check the ids, and come back later.",
+        1_000,
+    ),
+    Refusal.TOO_MANY_PROMPTS: Entry(
+        400, _INVALID, "too_many_prompts", "There is no room for more. Delete stored prompts that you no longer use."
+    ),
+    Refusal.PROMPTS_UNAVAILABLE: Entry(
+        503,
+        _SERVER,
+        "service_unavailable",
+        "The gateway cannot look stored prompts up at the moment. Come back shortly.",
+        2_000,
+    ),
     Refusal.NEVER_FITS: Entry(
         400, _INVALID, "context_length_exceeded", "The request is larger than the model's engine can ever take."
     ),
@@ -200,6 +223,12 @@ TABLE: dict[Refusal, Entry] = {
         _INVALID,
         "idempotency_key_reused",
         "This Idempotency-Key came with another body before. Use a new key for a new request.",
+    ),
+    Refusal.NOT_KEPT: Entry(
+        504,
+        _INVALID,
+        "not_kept",
+        "No answer to this request is kept, and 'Cache-Control: only-if-cached' asks for no other. Leave it out.",
     ),
     Refusal.INTERNAL: Entry(
         500, _SERVER, "internal_error", "The gateway failed on this request. Send it again, or report its x-request-id."
@@ -281,7 +310,7 @@ def refuse(
     entry = TABLE[why]
     wait_ms = entry.retry_after_ms if retry_after_ms is None else retry_after_ms
     extra = dict(headers or {}) | (retry_headers(wait_ms) if wait_ms is not None else {})
-    if entry.status in (405, 499) or why is Refusal.QUARANTINED:
+    if entry.status in (405, 499) or why in (Refusal.QUARANTINED, Refusal.NOT_KEPT):
         extra.setdefault("x-should-retry", "false")
     return ApiError(
         entry.status,

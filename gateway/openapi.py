@@ -22,6 +22,7 @@ from gateway.schema.answers import (
     ModelList,
     ReadyReport,
 )
+from gateway.schema.prompts import NewPrompt, NewVersion, Prompt, PromptDeleted, PromptList, VersionList
 
 _COMPONENTS = (
     ChatRequest,
@@ -35,6 +36,12 @@ _COMPONENTS = (
     ModelCard,
     LimitsReport,
     UsageReport,
+    NewPrompt,
+    NewVersion,
+    Prompt,
+    PromptList,
+    VersionList,
+    PromptDeleted,
     ErrorBody,
     ReadyReport,
     LiveReport,
@@ -61,8 +68,15 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]  # the
 def add_components(result: JsonSchema, generator: object, request: object, public: bool) -> JsonSchema:
     """Put the structs' schemas beside what the views refer to (a post-processing hook)."""
     _, components = msgspec.json.schema_components(_COMPONENTS, ref_template=_REF)
+    _say_prompt_replaces_messages(components["ChatRequest"])
     result.setdefault("components", {}).setdefault("schemas", {}).update(components)
     return result
+
+
+def _say_prompt_replaces_messages(chat: JsonSchema) -> None:
+    """A stored prompt has messages of its own, so either field will do; the struct sees the body after that."""
+    chat["required"].remove("messages")
+    chat["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
 
 
 SCHEMA_SETTINGS: dict[str, Any] = {
@@ -71,6 +85,7 @@ SCHEMA_SETTINGS: dict[str, Any] = {
     "TAGS": [
         {"name": "inference", "description": "Ask a model."},
         {"name": "models", "description": "Which models there are."},
+        {"name": "prompts", "description": "Keep prompts here, and name them in chats."},
         {"name": "account", "description": "What your key allows, and what your tenant used."},
         {"name": "health", "description": "For probes and Prometheus; no key is needed."},
     ],
@@ -99,7 +114,7 @@ _MEANING = {
     400: "The request is malformed; `param` names the field.",
     401: "The key is missing, wrong, revoked or expired.",
     403: "The key, its tenant or its plan does not allow this.",
-    404: "There is no such model.",
+    404: "There is no such model, or no such stored prompt.",
     409: "The idempotency key was used before.",
     413: "The body is too large.",
     422: "The idempotency key came with another body before.",
@@ -254,6 +269,81 @@ usage_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(UsageReport), "What your tenant used, and its budget."),
         **_errors(Refusal.INVALID_BODY, *_AUTH, Refusal.SCOPE_MISSING, Refusal.USAGE_UNAVAILABLE),
+    },
+)
+
+_PROMPT_ERRORS = (
+    *_AUTH,
+    Refusal.SCOPE_MISSING,
+    Refusal.PROMPT_NOT_FOUND,
+    Refusal.UNKNOWN_PROMPTS,
+    Refusal.PROMPTS_UNAVAILABLE,
+)
+_TEMPLATE = {"messages": [{"role": "user", "content": "Translate into {{language}}: {{text}}"}]}
+
+prompt_list_schema = _described(
+    operation_id="listPrompts",
+    tags=["prompts"],
+    parameters=[
+        _asked("after", "The id of a prompt: begin with the one after it."),
+        OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+    ],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(PromptList), "Your stored prompts."),
+        **_errors(Refusal.INVALID_BODY, *_PROMPT_ERRORS),
+    },
+)
+
+prompt_create_schema = _described(
+    operation_id="createPrompt",
+    tags=["prompts"],
+    request={"application/json": ref(NewPrompt)},
+    examples=[_example("Two variables", {"name": "translation", **_TEMPLATE})],
+    responses={
+        (201, "application/json"): OpenApiResponse(ref(Prompt), "The stored prompt."),
+        **_errors(
+            *(Refusal.INVALID_BODY, Refusal.TOO_MANY_PROMPTS, *_AUTH, Refusal.SCOPE_MISSING),
+            *(Refusal.BODY_TOO_LARGE, Refusal.PROMPTS_UNAVAILABLE),
+        ),
+    },
+)
+
+prompt_schema = _described(
+    operation_id="retrievePrompt",
+    tags=["prompts"],
+    parameters=[OpenApiParameter("version", {"type": "integer", "minimum": 1}, description="Left out: the latest.")],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(Prompt), "The stored prompt."),
+        **_errors(Refusal.INVALID_BODY, *_PROMPT_ERRORS),
+    },
+)
+
+prompt_version_schema = _described(
+    operation_id="createPromptVersion",
+    tags=["prompts"],
+    request={"application/json": ref(NewVersion)},
+    examples=[_example("Next version", _TEMPLATE)],
+    responses={
+        (201, "application/json"): OpenApiResponse(ref(Prompt), "The prompt with its new version."),
+        **_errors(Refusal.INVALID_BODY, Refusal.TOO_MANY_PROMPTS, *_PROMPT_ERRORS, Refusal.BODY_TOO_LARGE),
+    },
+)
+
+prompt_versions_schema = _described(
+    operation_id="listPromptVersions",
+    tags=["prompts"],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(VersionList), "Its versions."),
+        **_errors(*_PROMPT_ERRORS),
+    },
+)
+
+prompt_delete_schema = _described(
+    operation_id="deletePrompt",
+    tags=["prompts"],
+    responses={
+        (200, "application/json"): OpenApiResponse(ref(PromptDeleted), "It is gone."),
+        **_errors(*_PROMPT_ERRORS),
     },
 )
 

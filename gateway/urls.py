@@ -8,6 +8,7 @@ from gateway.views.embeddings import Embeddings
 from gateway.views.health import Livez, Metrics, Readyz
 from gateway.views.limits import Limits
 from gateway.views.models import Models, OneModel
+from gateway.views.prompts import OnePrompt, Prompts, PromptVersions
 from gateway.views.usage import Usage
 
 urlpatterns: list[URLPattern] = [
@@ -16,6 +17,9 @@ urlpatterns: list[URLPattern] = [
     path("v1/embeddings", Embeddings.as_view(), name="embeddings"),
     path("v1/models", Models.as_view(), name="models"),
     path("v1/models/<path:model>", OneModel.as_view(), name="model"),
+    path("v1/prompts", Prompts.as_view(), name="prompts"),
+    path("v1/prompts/<str:prompt>", OnePrompt.as_view(), name="prompt"),
+    path("v1/prompts/<str:prompt>/versions", PromptVersions.as_view(), name="prompt-versions"),
     path("v1/limits", Limits.as_view(), name="limits"),
     path("v1/usage", Usage.as_view(), name="usage"),
     path("livez", Livez.as_view(), name="livez"),

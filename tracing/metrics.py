@@ -11,6 +11,19 @@ prompt_counts = Counter(
     "Prompts counted before admission: with the model's own tokenizer, or estimated from their bytes.",
     ["model", "how"],
 )
+cache_requests = Counter(
+    "sluice_cache_requests_total",
+    "Requests by what kept answers did for them: hit_local, hit_store, miss, coalesced, stale, bypass (none may be kept).",
+    ["outcome"],
+)
+cache_stored = Counter("sluice_cache_stored_total", "Answers that were kept in the store.")
+cache_refused = Counter(
+    "sluice_cache_refused_total",
+    "Computed answers that were not kept: cut_short, unknown_form, too_long, other_version, continued, store_away.",
+    ["reason"],
+)
+cache_bytes = Gauge("sluice_cache_bytes", "Bytes that kept answers take, by level: local (this process), store.", ["level"])
+cache_entries = Gauge("sluice_cache_entries", "Kept answers, by level: local (this process), store.", ["level"])
 replays = Counter("sluice_replays_total", "Answers given again to a repeated idempotency key.")
 first_token = Histogram(
     "gen_ai_server_time_to_first_token_seconds",

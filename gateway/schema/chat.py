@@ -10,6 +10,7 @@ from domain.prefix import prefix_hashes
 from gateway.schema.ask import Ask
 from gateway.schema.fields import Count, Sampling, canonical_tier, check_depth, check_sampling, invalid
 from gateway.schema.messages import Assistant, AudioReference, Message, message_texts, text_bytes
+from gateway.schema.prompt_use import PromptUse
 from gateway.schema.reading import read_body
 from gateway.schema.tools import NamedTool, ToolChoice, Tools
 
@@ -17,7 +18,10 @@ _FORBIDDEN_TEMPLATE_KWARGS = frozenset({"chat_template", "tokenize", "return_dic
 
 
 class ChatRequest(Sampling, kw_only=True):
-    """Every field of OpenAI's, and vLLM's that harm nobody else. ``docs/reference/api.md`` says what each one does."""
+    """Every field of OpenAI's, and vLLM's that harm nobody else. ``docs/reference/api.md`` says what each one does.
+
+    A stored ``prompt`` is replaced by its messages before the rest is read, see :mod:`gateway.prompts.expansion`.
+    """
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=4096)]
     audio: dict[str, Any] | None = None
@@ -29,6 +33,7 @@ class ChatRequest(Sampling, kw_only=True):
     moderation: dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     prediction: dict[str, Any] | None = None
+    prompt: PromptUse | msgspec.UnsetType = UNSET
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
@@ -62,7 +67,7 @@ def parse_chat(body: bytes) -> Ask:
     check_sampling(request)
     _refuse_unsupported(request)
     _check_limits(request)
-    _check_messages(request.messages)
+    check_messages(request.messages)
     if request.tools is not None or request.tool_choice is not None:
         _check_tools(request)
     return Ask(
@@ -135,7 +140,12 @@ def _check_template_kwargs(kwargs: dict[str, Any]) -> None:
     check_depth(kwargs, "chat_template_kwargs")
 
 
-def _check_messages(messages: list[Message]) -> None:
+def check_messages(messages: list[Message]) -> None:
+    """Check of messages what no single field shows.
+
+    Raises:
+        ApiError: 400, with the message at fault.
+    """
     for index, message in enumerate(messages):
         if isinstance(message, Assistant) and message.content is None and not _acted(message):
             raise invalid(

@@ -99,7 +99,7 @@ class AskingView(DataView):
     """An endpoint that asks an engine.
 
     Attributes:
-        body: the client's bytes, which the engine gets as they are.
+        body: the client's bytes, which the engine gets as they are; with what they only name put in.
         ask: what they ask.
         answer: set by the throttle, which is the admission itself; ``post`` only hands it over.
     """
@@ -118,12 +118,21 @@ class AskingView(DataView):
         """
         raise NotImplementedError
 
+    async def complete(self, body: bytes) -> bytes:
+        """Put in what the body only names; nothing by default.
+
+        Raises:
+            ApiError: it names something that is not there.
+        """
+        return body
+
     async def prepare(self, request: DataRequest) -> None:
         """Read and check the body; only a caller with a key gets this far."""
         headers = request.scope["headers"]
         _check_content_type(request.content_type)
         key, wishes = read_key(headers), read_wishes(headers)
-        self.body = await read_body(request.receive, headers, settings.SLUICE.max_body_bytes)
+        body = await read_body(request.receive, headers, settings.SLUICE.max_body_bytes)
+        self.body = await self.complete(body)
         ask = self.parse(self.body)
         wait_s = None if ask.stream else read_timeout_s(headers)
         self.ask = replace(ask, read_timeout_s=wait_s, idempotency_key=key, wishes=wishes)

@@ -33,6 +33,9 @@ def test_the_schema_lists_the_data_plane_and_nothing_else(schema: dict[str, Any]
         "/v1/limits",
         "/v1/models",
         "/v1/models/{model}",
+        "/v1/prompts",
+        "/v1/prompts/{prompt}",
+        "/v1/prompts/{prompt}/versions",
         "/v1/usage",
     ]
 
@@ -52,7 +55,7 @@ def test_data_needs_a_key_and_probes_do_not(schema: dict[str, Any]) -> None:
     assert not any(schema["paths"]["/livez"]["get"].get("security", []))
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/prompts"])
 def test_examples_are_accepted_by_the_schema_itself(schema: dict[str, Any], path: str) -> None:
     content = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]
 

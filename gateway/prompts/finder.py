@@ -1,0 +1,199 @@
+"""The way to a stored prompt: form, filter, this process, the store, the database, and no step further than needed.
+
+An id that is made up ends at the filter, without a question to anybody. What gets past it, because the filter does not
+know enough just now or is wrong about it, may ask the database only so often for each tenant.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from caching.filters import Existence
+from caching.filters.cold import ColdKeys
+from caching.prompt_rows import Head, PromptRows
+from domain.prompt_id import is_well_formed, made_at_ms
+from gateway.database import Database
+from gateway.errors import ApiError, Refusal, refuse
+from gateway.prompts.first_level import FirstLevel
+from gateway.prompts.known_ids import KnownIds
+from gateway.prompts.misses import AbsentIds, MissLimit
+from gateway.prompts.version import PromptText, text_of, unpack
+from tenants.prompts import FoundVersion, read_version
+from tracing import logs, metrics
+
+log = logs.get(__name__)
+
+MAX_DUE = 1_000
+
+Name = tuple[int, str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a look-up came to.
+
+    Attributes:
+        head: whose the prompt is, and its latest version; None if there is no such prompt.
+        text: the version that was asked for; None if there is none of that number.
+        where: it ended: "local", "store" or "database".
+    """
+
+    head: Head | None
+    text: PromptText | None
+    where: str
+
+
+class PromptFinder:
+    """Finds stored prompts for one gateway process.
+
+    Attributes:
+        local: the first level.
+        cold: prompts that keep being missed.
+        due: ids of those whose row was warmed up just now; the next request that uses one takes it out, and sees to the
+            engines.
+    """
+
+    def __init__(
+        self,
+        known: KnownIds,
+        rows: PromptRows,
+        database: Database,
+        unknown_per_s: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is found yet.
+
+        Args:
+            known: which ids can exist.
+            rows: the store's.
+            database: has them all.
+            unknown_per_s: absent ids of one tenant that may reach the database.
+            clock: seconds, never going back.
+        """
+        self.local, self.cold = FirstLevel(clock), ColdKeys()
+        self.due: set[str] = set()
+        self._known, self._rows, self._database, self._clock = known, rows, database, clock
+        self._absent, self._limit = AbsentIds(clock), MissLimit(unknown_per_s, clock)
+        self._flights: dict[Name, asyncio.Task[Answer]] = {}
+
+    async def find(self, tenant_id: int, public_id: str, number: int | None = None) -> PromptText:
+        """Return a version of a tenant's prompt, the latest as of now (to :data:`FRESH_S`) for None.
+
+        Raises:
+            ApiError: 404, the tenant has no such prompt or version; 429, it looked for too many that do not exist; 503,
+                the store or the database does not answer.
+        """
+        if not is_well_formed(public_id):
+            self._end("form")
+            raise absent(public_id)
+        if self._known.look(public_id) is Existence.NO:
+            self._end("filter")
+            raise absent(public_id)
+        if (tenant_id, public_id) in self._absent:
+            self._end("negative")
+            raise absent(public_id)
+        answer = self._here(public_id, number) or await self._together((tenant_id, public_id, number))
+        self._end(answer.where)
+        if answer.head is None or answer.head.tenant_id != tenant_id:
+            self._absent.add((tenant_id, public_id), int(time.time() * 1000) - made_at_ms(public_id))
+            raise absent(public_id)
+        if answer.text is None:
+            raise _no_version(number, answer.head.latest)
+        return answer.text
+
+    def _here(self, public_id: str, number: int | None) -> Answer | None:
+        """What this process knows without asking."""
+        held = self.local.get(public_id)
+        if held is None or not self.local.is_fresh(held):
+            return None
+        text = held.text(number)
+        if text is None and (number is None or number <= held.head.latest):
+            return None
+        return Answer(held.head, text, "local")
+
+    async def _together(self, name: Name) -> Answer:
+        """Those of one tenant who look for the same at the same moment ask once."""
+        task = self._flights.get(name)
+        if task is None:
+            task = self._flights[name] = asyncio.create_task(self._ask(*name))
+            task.add_done_callback(lambda done: self._landed(name, done))
+        return await asyncio.shield(task)
+
+    def _landed(self, name: Name, task: "asyncio.Task[Answer]") -> None:
+        del self._flights[name]
+        if not task.cancelled():
+            task.exception()  # looked at, also when nobody waits any more
+
+    async def _ask(self, tenant_id: int, public_id: str, number: int | None) -> Answer:
+        asked_at_s = self._clock()
+        try:
+            answer = await self._ask_store(public_id, number, asked_at_s)
+            return answer or await self._ask_database(tenant_id, public_id, number, asked_at_s)
+        except (RedisError, OSError) as error:
+            self._end("failed")
+            log.warning("prompt_not_looked_up", error=type(error).__name__)
+            raise refuse(Refusal.PROMPTS_UNAVAILABLE) from error
+
+    async def _ask_store(self, public_id: str, number: int | None, asked_at_s: float) -> Answer | None:
+        held = self.local.get(public_id)
+        if held is not None and held.text(number) is not None and await self._rows.head(public_id) == held.head:
+            self.local.put(public_id, held.head, None, asked_at_s)
+            return Answer(held.head, held.text(number), "store")
+        row = await self._rows.read(public_id, number)
+        text = unpack(row.text) if row is not None and row.text is not None else None
+        if row is None or (text is None and (number is None or number <= row.head.latest)):
+            return None
+        self.local.put(public_id, row.head, text, asked_at_s)
+        return Answer(row.head, text, "store")
+
+    async def _ask_database(self, tenant_id: int, public_id: str, number: int | None, asked_at_s: float) -> Answer:
+        wait_ms = self._limit.wait_ms(tenant_id)
+        if wait_ms:
+            self._end("limited")
+            raise refuse(Refusal.UNKNOWN_PROMPTS, retry_after_ms=wait_ms)
+        found = await self._database.ask(tenant_id, lambda: read_version(public_id, number))
+        if found is None or found.tenant_id != tenant_id:
+            self._count_absent(tenant_id, public_id, exists=found is not None)
+            return Answer(None, None, "database")
+        return await self._take(found, number, asked_at_s)
+
+    async def _take(self, found: FoundVersion, number: int | None, asked_at_s: float) -> Answer:
+        """Keep what the database had: here at once, in the store once it was missed again and again."""
+        head, text = Head(found.tenant_id, found.latest), text_of(found)
+        self.local.put(found.public_id, head, text, asked_at_s)
+        if self.cold.missed(found.public_id):
+            await self._warm(head, text)
+        return Answer(head, text if number in (None, text.number) else None, "database")
+
+    async def _warm(self, head: Head, text: PromptText) -> None:
+        if len(self.due) >= MAX_DUE:
+            self.due.clear()
+        try:
+            if await self._rows.put(text.public_id, head, text.number, text.pack()):
+                self.cold.leave(text.public_id)
+                self.due.add(text.public_id)
+                metrics.prompt_warm_ups.labels("row").inc()
+        except (RedisError, OSError) as error:  # what was found is found
+            log.warning("prompt_not_warmed", error=type(error).__name__)
+
+    def _count_absent(self, tenant_id: int, public_id: str, *, exists: bool) -> None:
+        self._limit.charge(tenant_id)
+        metrics.prompt_absent_queries.inc()
+        if not exists:
+            self._known.was_absent(public_id)
+
+    def _end(self, where: str) -> None:
+        metrics.prompt_lookups.labels(where).inc()
+
+
+def absent(public_id: str) -> ApiError:
+    """The one answer about an id that stands for nothing of the caller's, whoever's it may be."""
+    return refuse(Refusal.PROMPT_NOT_FOUND, f"No prompt with id '{public_id[:64]}' found.", param="prompt.id")
+
+
+def _no_version(number: int | None, latest: int) -> ApiError:
+    message = f"This prompt has no version {number}: its latest is {latest}."
+    return refuse(Refusal.PROMPT_NOT_FOUND, message, param="prompt.version")
