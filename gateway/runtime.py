@@ -20,6 +20,7 @@ from gateway.database import Database
 from gateway.erased import Erased
 from gateway.filters import Filters
 from gateway.hot_keys import HotKeys
+from gateway.prompts.prompts import Prompts
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
@@ -73,6 +74,7 @@ class Runtime:
         self.ready = ReadySet(self._redis)
         self.seeder = Seeder(self.ready)
         self.filters = Filters(self._redis, self.database, self.config)
+        self.prompts = Prompts(self, self.filters, self._redis)
         await self.snapshot.start()
         await self.stale.start()
         self.ringer.start()
@@ -82,7 +84,8 @@ class Runtime:
         self.hot_keys.start(self._redis)
         audit = Audit(self.ready, self.gateway_id, self.relays)
         # Once more when no request that was under way at the time can run any longer.
-        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, (self.stale.erase,))
+        forget = (self.stale.erase, self.prompts.forget_tenant)
+        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, forget)
         loops = (self._beat(), self._read(), self._watch(), audit.run(), erased.run())
         self._tasks = [asyncio.create_task(work) for work in loops]
 
@@ -101,6 +104,7 @@ class Runtime:
         self.tokens.stop()
         self.seeder.stop()
         self.database.close()
+        self.prompts.close()
         await self.stale.stop()
         await self.snapshot.stop()
         try:
