@@ -90,12 +90,21 @@ async def claim(
     return found
 
 
+COMPLETED, ABORTED, FAILED = ("completed", 200, ""), ("cancelled", 499, "client_closed"), ("failed", 502, "")
+
+
 async def finish(
-    ready: ReadySet, request_id: str, worker_id: str, attempt: int = 0, used: Usage | None = None, free: int = 0
+    ready: ReadySet,
+    request_id: str,
+    worker_id: str,
+    attempt: int = 0,
+    used: Usage | None = None,
+    free: int = 0,
+    how: tuple[str, int, str] = COMPLETED,
 ) -> bool:
-    """End an item as completed."""
+    """End an item from its worker's side, as completed by default."""
     pipeline = ready.redis.pipeline(transaction=False)
-    ending = Ending("completed", 200, "", used or Usage(10, 0, 5), None)
+    ending = Ending(*how, used or Usage(10, 0, 5), None)
     event = wire.pack([[request_id, attempt, -1, "D", 10, 0, 5, "1.0.0-x"]])
     ready.queue_finish(pipeline, (request_id, worker_id, attempt), ending, "1.0.0-x", event, ("m", room(free).text()))
     return bool((await pipeline.execute())[0])

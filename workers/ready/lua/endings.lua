@@ -38,6 +38,7 @@ end
 local function close_item(rid, item, outcome, status, code, u, now)
   local cache = item.follows and 'coalesced' or item.cache or ''
   if cache ~= '' then u = part_of(u, tonumber(item.percent or 100)) end
+  item.version = version_of(item)
   local cost, price = cost_of(item, u)
   release(rid, item, u, cost, now)
   note_ended(rid, now)
@@ -51,7 +52,7 @@ local function close_item(rid, item, outcome, status, code, u, now)
   redis.call('ZREM', 'sl:deadlines', rid)
   redis.call('SREM', 'sl:gwitems:' .. item.gw, rid)
   redis.call('XADD', 'sl:settle', '*', 'rid', rid, 'tenant_id', item.tenant_id, 'key_id', item.key_id,
-    'model', item.model, 'version', item.version or '', 'class', item.class, 'endpoint', item.endpoint,
+    'model', item.model, 'version', item.version, 'class', item.class, 'endpoint', item.endpoint,
     'stream', item.stream, 'outcome', outcome, 'status', status, 'code', code, 'prompt', u[1], 'cached', u[2],
     'completion', u[3], 'cost', cost, 'price', price, 'attempt', attempt, 'cause', item.cause or '', 'batch', item.batch or '',
     'cache', cache, 'worker', item.owner or '', 'gateway', item.gw, 't_admit', item.t_admit, 't_claim', item.t_claim or '',

@@ -40,6 +40,12 @@ local function never_ran(item)
   return state and not claimed
 end
 
+-- Version of the model that answers it; '' while nobody knows.
+local function version_of(item)
+  local own = item.version or (item.follows and redis.call('HGET', 'sl:item:' .. item.follows, 'version'))
+  return own or ''
+end
+
 -- Its leader ended without an answer. That is no fault of its own, so it uses up no retry; but what kills engines is in the
 -- body that both have. It may wait anew only if the leader had already run.
 local function lose_follower(rid, item, leader, now)
@@ -48,7 +54,7 @@ local function lose_follower(rid, item, leader, now)
   redis.call('HSET', 'sl:item:' .. rid, 'state', 'lost', 'attempt', attempt, 'cause', cause,
     'causes', (item.causes and item.causes .. ',' or '') .. cause .. '@' .. (leader.batch or ''),
     'deaths', math.max(tonumber(item.deaths or 0), tonumber(leader.deaths or 0)), 'guilty', leader.guilty or '0',
-    'forgiven', tonumber(item.forgiven or 0) + 1, 'deadline', deadline)
+    'forgiven', tonumber(item.forgiven or 0) + 1, 'deadline', deadline, 'version', leader.version or '')
   redis.call('ZREM', 'sl:deadlines', rid)
   tell_gateway(item.gw, {rid, attempt, -1, 'L', cause})
 end
