@@ -33,20 +33,31 @@ class HotKeys:
 
     Attributes:
         listed: the list in force.
+        trouble: why it was not compared with the store at the latest look; "" if it was.
     """
 
-    def __init__(self, config: Config, gateway_id: str, database: Database, window_s: float = WINDOW_S) -> None:
+    def __init__(
+        self, config: Config, gateway_id: str, database: Database, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            config: says how many keys are hot.
+            gateway_id: unique among the living.
+            database: holds what operators have set.
+            clock: seconds since 1970; windows are numbered by it.
+        """
         self.listed = HotList()
         self._config = config
         self._gateway_id = gateway_id
         self._database = database
-        self._window_s = window_s
-        self._ring = SketchRing(window_s)
+        self._clock = clock
+        self._ring = SketchRing()
         self._listeners: list[Listener] = []
         self._version = b""
         self._seen_at = time.monotonic()
         self._told = (0, 0)
-        self._failing = False
+        self.trouble = ""
         self._task: asyncio.Task[None] | None = None
 
     def count(self, kind: str, key: bytes, tenant_id: int, model: str) -> None:
@@ -77,22 +88,21 @@ class HotKeys:
         self._listeners.append(listener)
         listener(self.listed.kept)
 
-    def start(self, redis: Redis) -> None:
-        """Fetch the list, if there is one, and keep it fresh from now on.
-
-        Args:
-            redis: the store; it belongs to the caller.
-        """
+    def connect(self, redis: Redis) -> None:
+        """Say where the store is; ``redis`` belongs to the caller."""
         self._store = HotStore(redis, self._gateway_id, LEASE_S)
-        self._leader = HotLeader(self._store, self._database, self._config.hot_keys, self._window_s)
+        self._leader = HotLeader(self._store, self._database, self._config.hot_keys)
+
+    def start(self, redis: Redis) -> None:
+        """Fetch the list, if there is one, and keep it fresh from now on."""
+        self.connect(redis)
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Stop looking; another gateway makes the list from now on."""
-        if self._task is None:
-            return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         try:
             await self._store.step_down()
         except (RedisError, OSError) as error:
@@ -100,11 +110,11 @@ class HotKeys:
 
     async def look(self) -> None:
         """Do what there is to do now: hand counts in, make the list if it is this gateway's turn, fetch it."""
-        now_s = time.time()
+        now_s = self._clock()
         self._ring.roll(now_s)
         try:
             closed = self._ring.closed()
-            await self._store.write_windows(closed, WINDOWS * self._window_s)
+            await self._store.write_windows(closed, WINDOWS * WINDOW_S)
             self._ring.forget(closed)
             seen = await self._store.look()
             if await self._store.lead():
@@ -115,13 +125,13 @@ class HotKeys:
             # Whatever it was, this goes on: a list that is never looked at again would keep bans and pins for ever.
             self._report(error)
         else:
-            self._seen_at, self._failing = time.monotonic(), False
+            self._seen_at, self.trouble = time.monotonic(), ""
         self._tell_metrics()
 
     async def _run(self) -> None:
         while True:
             await self.look()
-            await asyncio.sleep(min(LOOK_S, self._window_s / 4))
+            await asyncio.sleep(LOOK_S)
 
     async def _take(self, version: bytes) -> None:
         found = await self._store.read_list()
@@ -134,9 +144,10 @@ class HotKeys:
                 listener(found.kept)
 
     def _report(self, error: Exception) -> None:
-        if not self._failing:  # once an outage, not every second
-            log.warning("hot_keys_stale", error=str(error) or type(error).__name__)
-        self._failing = True
+        text = str(error) or type(error).__name__
+        if not self.trouble:  # once an outage, not every second
+            log.warning("hot_keys_stale", error=text)
+        self.trouble = text
 
     def _tell_metrics(self) -> None:
         counted, refused = self._told

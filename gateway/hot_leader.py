@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from functools import partial
 
 from caching.hot.hot_list import HotList
-from caching.hot.hot_store import HotStore, Look
+from caching.hot.hot_store import HotStore, Look, number_of
 from caching.hot.ranking import HotRow, rank
-from caching.hot.sketch_ring import WINDOWS, merge
+from caching.hot.sketch_ring import WINDOW_S, WINDOWS, merge
 from gateway.database import Database
 from gateway.errors import ApiError
 from tenants.hot_keys import Listed, key_text, read_listed, record_found
@@ -18,18 +18,17 @@ log = logs.get(__name__)
 
 _NOBODY = 0
 """As this the database is asked, beside its tenants."""
-_LATE = 0.15
-"""Part of a window that gateways are given to hand in the one before it."""
+_LATE_S = 2.0
+"""Time that gateways are given to hand in a window that is over."""
 
 
 class HotLeader:
     """Its work is done by whoever holds the lease."""
 
-    def __init__(self, store: HotStore, database: Database, places: int, window_s: float) -> None:
+    def __init__(self, store: HotStore, database: Database, places: int) -> None:
         self._store = store
         self._database = database
         self._places = places
-        self._window_s = window_s
         self._done = -1
         self._asked: bytes | None = None
         self._rows: list[HotRow] | None = None
@@ -48,7 +47,7 @@ class HotLeader:
         Raises:
             redis.exceptions.RedisError, OSError: the store does not answer.
         """
-        number = int((now_s - _LATE * self._window_s) // self._window_s)
+        number = int((now_s - _LATE_S) // WINDOW_S)
         is_new_window = number != self._done
         if not is_new_window and seen.version and seen.asked == self._asked:
             return seen
@@ -65,11 +64,12 @@ class HotLeader:
         names = await self._store.window_names(latest - WINDOWS + 1)
         if is_lost and not names:
             return self._rows
-        windows = await self._store.read_windows(names)
+        # A window that is just over is complete at the next time.
+        windows = await self._store.read_windows([name for name in names if number_of(name) <= latest])
         return await asyncio.to_thread(self._add_up, windows, latest)
 
     def _add_up(self, windows: list[tuple[int, bytes]], latest: int) -> list[HotRow]:
-        return rank(merge(windows), self._places, latest, self._window_s)
+        return rank(merge(windows), self._places, latest, WINDOW_S)
 
     async def _make(self, now_s: float, held: HotList) -> HotList:
         now = datetime.fromtimestamp(now_s, UTC)

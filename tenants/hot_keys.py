@@ -60,7 +60,7 @@ def record_found(found: Sequence[HotKey], now: datetime) -> None:
     gone = [row.pk for row in others if row.state == HotKey.State.AUTO and row.last_seen_at < now - KEEP_COLD]
     over = [row.pk for row in known.values() if row.expires_at is not None and row.expires_at <= now]
     if changed or cold or gone or over:
-        _write(changed, cold, gone, over)
+        _write(changed, cold, gone, over, now)
 
 
 def read_listed(places: int, now: datetime) -> Listed:
@@ -85,12 +85,13 @@ def _differs(new: HotKey, old: HotKey | None) -> bool:
     return abs(new.rate_per_minute - old.rate_per_minute) > _MUCH * old.rate_per_minute
 
 
-def _write(changed: list[HotKey], cold: list[int], gone: list[int], over: list[int]) -> None:
+def _write(changed: list[HotKey], cold: list[int], gone: list[int], over: list[int], now: datetime) -> None:
     with transaction.atomic():
         HotKey.objects.bulk_create(
             changed, update_conflicts=True, unique_fields=["kind", "key"], update_fields=_WRITTEN
         )
         HotKey.objects.filter(pk__in=cold).update(**_COOLED)
-        HotKey.objects.filter(pk__in=over).update(state=HotKey.State.AUTO, expires_at=None)
+        # Operators may have moved its end since it was read.
+        HotKey.objects.filter(pk__in=over, expires_at__lte=now).update(state=HotKey.State.AUTO, expires_at=None)
         with disable_auditlog():  # the log tells what people did; these came and went by themselves
             HotKey.objects.filter(pk__in=gone, state=HotKey.State.AUTO).delete()
