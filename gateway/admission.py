@@ -15,6 +15,7 @@ from domain.queue_limits import queue_limits
 from gateway.answer_bound import counts_answers, longest_answer, with_longest_answer
 from gateway.errors import Refusal, refuse
 from gateway.idempotency import given_again, make_note
+from gateway.lookup import Lookup
 from gateway.over_limit import closed, over_limit
 from gateway.runtime import Runtime
 from gateway.schema import Ask
@@ -31,19 +32,29 @@ SEEDING_S = 3.0
 
 
 async def admit(
-    runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour
-) -> tuple[NewItem, Admitted | Repeated]:
+    runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour, lookup: Lookup | None = None
+) -> tuple[NewItem, Admitted | Hit | Repeated]:
     """Admit one request, or refuse it with the limit it met.
 
+    Args:
+        runtime: of this process.
+        principal: who calls.
+        ask: what is asked, its prompts counted.
+        body: the client's JSON.
+        colour: the request's ids.
+        lookup: what it seeks among kept answers; one that wants nothing else is never put in.
+
     Returns:
-        What was asked, and that it waits now; or the answer that a request with its idempotency key got before.
+        What was asked, and that it waits now; or that it got a kept answer; or the answer that a request with its
+        idempotency key got before.
 
     Raises:
-        ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked; 409 or 422
-            for an idempotency key that was used and has no answer to give.
+        ApiError: 429 with the limit, what is left and when to come back; 503 if limits cannot be checked; 504 if it
+            wants a kept answer and there is none; 409 or 422 for an idempotency key that was used and has no answer to
+            give.
     """
     _refuse_what_never_fits(runtime, ask)
-    item = _item(runtime, principal, ask, body, colour)
+    item = make_item(runtime, principal, ask, body, colour, lookup)
     try:
         verdict = await _verdict(runtime, item)
     except (RedisError, OSError, DatabaseError, InterfaceError) as error:
@@ -51,7 +62,9 @@ async def admit(
     if isinstance(verdict, OverLimit):
         raise over_limit(verdict, item)
     if isinstance(verdict, Closed):
-        raise closed(verdict, item)
+        raise refuse(Refusal.NOT_KEPT) if lookup and lookup.only_kept else closed(verdict, item)
+    if isinstance(verdict, Hit):
+        return item, verdict
     if isinstance(verdict, Repeated):
         return item, given_again(verdict)
     if verdict.unknown is not None:
@@ -59,16 +72,18 @@ async def admit(
     return item, verdict
 
 
-async def _verdict(runtime: Runtime, item: NewItem) -> Admitted | OverLimit | Closed | Repeated:
+async def _verdict(runtime: Runtime, item: NewItem) -> Admitted | Hit | OverLimit | Closed | Repeated:
     end = time.monotonic() + SEEDING_S
     while isinstance(verdict := await runtime.ready.admit(item), Unknown):
         async with asyncio.timeout(max(0.0, end - time.monotonic())):
             await runtime.seeder.fill(item, verdict)
-    assert not isinstance(verdict, Hit)  # no kept answer was sought
     return verdict
 
 
-def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour) -> NewItem:
+def make_item(
+    runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour, lookup: Lookup | None
+) -> NewItem:
+    """What is admitted of a request."""
     output, engine_body = _answer(runtime, principal, ask, body)
     config, qos_class = runtime.config, class_of(ask, principal)
     limits = queue_limits(config, qos_class)
@@ -95,9 +110,10 @@ def _item(runtime: Runtime, principal: Principal, ask: Ask, body: bytes, colour:
         traceparent=colour.traceparent,
         prefix=prefix.own(ask.prefix, principal.cache_salt) if config.affinity else b"",
         queue_ms=min(limits.deadline_ms, int(1000 * min(time_allowed_s(ask, config), ask.read_timeout_s or math.inf))),
-        max_waiting=limits.max_waiting,
+        max_waiting=0 if lookup and lookup.only_kept else limits.max_waiting,
         max_waiting_bytes=limits.max_waiting_bytes,
         note=make_note(config, principal, ask, body),
+        sought=lookup.sought(ask, qos_class, output) if lookup else None,
     )
 
 

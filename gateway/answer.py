@@ -8,11 +8,14 @@ from typing import Any
 import orjson
 from redis.exceptions import RedisError
 
-from domain.outcome import Outcome
+from domain.outcome import Outcome, RollbackCause
 from domain.retry import delay_ms
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.idempotency import Keeper
+from gateway.kept_answer import KeptAnswer, cache_headers, find_stale
+from gateway.kept_answers import Computed
 from gateway.limit_headers import answer_headers
+from gateway.lookup import Lookup
 from gateway.relay import End, Relay
 from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
@@ -28,6 +31,8 @@ LAST = b"data: [DONE]\n\n"
 END_PATIENCE_S = 60.0
 END_RETRY_S = 0.5
 LAST_WORD_S = 2.0
+FOLLOWERS_LOOK_S = 2.0
+LEADER_LOST = RollbackCause.LEADER_LOST.value
 
 
 class Answer:
@@ -44,10 +49,15 @@ class Answer:
         timeout_s: float,
         include_usage: bool = False,
         tells_tier: bool = False,
+        lookup: Lookup | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
-        self._include_usage = include_usage
+        self._include_usage, self._tells_tier = include_usage, tells_tier
+        self._lookup, self._continued = lookup, False
+        relay.follows = bool(admitted.follows)
+        if lookup is not None:
+            metrics.cache_requests.labels(self._cache_word).inc()
         self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
         self._headers = [(b"x-request-id", item.request_id.encode()), *answer_headers(item, admitted)]
@@ -69,15 +79,49 @@ class Answer:
             await self._give_up()
         finally:
             watcher.cancel()
-            self._runtime.relays.pop(self._item.request_id, None)
-            if not self._settled:
-                self._cancel(Outcome.CANCELLED, 499, "client_closed")
             metrics.duration.labels(*self._labels).observe(time.monotonic() - self._started)
+            if self._relay.audience is not None and self._relay.end is None and not self._settled:
+                self._runtime.background(asyncio.ensure_future(self._go_on_for_others()))
+            else:
+                self._close()
+
+    def _close(self) -> None:
+        self._runtime.relays.pop(self._item.request_id, None)
+        if not self._settled:
+            self._cancel(Outcome.CANCELLED, 499, "client_closed")
+
+    async def _go_on_for_others(self) -> None:
+        """Its client is gone, but equal requests share its run: they would have to begin anew."""
+        log.info("item_goes_on_for_others", request_id=self._item.request_id)
+        self._relay.client_gone, self._send = False, _send_nowhere
+        watcher = asyncio.ensure_future(self._watch_followers())
+        try:
+            async with asyncio.timeout(self._timeout_s - (time.monotonic() - self._started)):
+                await (self._stream() if self._item.stream else self._whole())
+        except TimeoutError:
+            self._cancel(Outcome.TIMEOUT, 504, "timeout")
+        finally:
+            watcher.cancel()
+            self._close()
+
+    async def _watch_followers(self) -> None:
+        """Leave when nobody shares the run any more."""
+        name = f"sl:followers:{self._item.request_id}"
+        while True:
+            await asyncio.sleep(FOLLOWERS_LOOK_S)
+            with suppress(RedisError, OSError):
+                if not await self._runtime.ready.redis.exists(name):
+                    self._relay.leave()
+                    return
 
     async def _watch(self, receive: Any) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._relay.leave()
+
+    @property
+    def _cache_word(self) -> str:
+        return "coalesced" if self._relay.follows else "miss"
 
     # --- a stream ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +155,7 @@ class Answer:
 
     async def _close_stream(self, end: End) -> None:
         if end.outcome is Outcome.COMPLETED:
-            self._settled = True
+            self._end_well()
             await self._write(LAST, more=False)
             self._keep()
         else:
@@ -141,18 +185,35 @@ class Answer:
         if relay.end.outcome is not Outcome.COMPLETED or not relay.delivered:
             await self._fail(_error(relay.end), settled=relay.end.outcome is not Outcome.FAILED)
             return
-        self._settled = True
+        self._end_well()
         metrics.first_token.labels(*self._labels).observe(time.monotonic() - self._started)
         body = with_tier(relay.delivered[0], self._tier) if self._tier else relay.delivered[0]
         await self._send_json(200, body, [])
         if self._keeper:
             self._keeper.take(body)
-            self._keep()
+        self._keep()
+
+    def _end_well(self) -> None:
+        """The answer is complete. Whoever computed it has settled it; who shared another's run does that himself."""
+        if self._relay.follows and not self._settled:
+            self._end(Ending(Outcome.COMPLETED.value, 200, "", self._relay.usage, None))
+        self._settled = True
 
     def _keep(self) -> None:
         """Keep the answer for those who ask again, in the background: the client has it."""
         if self._keeper:
             self._runtime.background(asyncio.ensure_future(self._keeper.keep()))
+        lookup, relay, item = self._lookup, self._relay, self._item
+        if lookup is None or not lookup.stores or relay.follows:
+            return
+        if self._continued:
+            metrics.cache_refused.labels("continued").inc()
+            return
+        computed = Computed(
+            *(relay.delivered, item.stream, item.endpoint, item.sequences),
+            *(relay.usage, relay.version, item.tenant_id),
+        )
+        self._runtime.background(asyncio.ensure_future(self._runtime.answers.keep(lookup, computed)))
 
     # --- when something goes wrong ------------------------------------------------------------------------------------
 
@@ -177,12 +238,15 @@ class Answer:
             rollback_cause=cause,
             delivered_tokens=tokens,
         )
-        await asyncio.sleep(delay_ms(self._item.qos_class, relay.attempt) / 1000)
+        if cause != LEADER_LOST:  # no engine failed under this one
+            await asyncio.sleep(delay_ms(self._item.qos_class, relay.attempt) / 1000)
         await self._requeue(so_far.text, tokens, ids)
         self._skip_role = so_far.started
+        self._continued = self._continued or so_far.started
 
     async def _complete(self, so_far: Delivered) -> None:
         """Nothing but the end itself was lost."""
+        self._continued = True  # nobody told the version that answered
         self._cancel(Outcome.COMPLETED, 200, "")
         if self._include_usage and not so_far.counted:
             await self._write_frames([usage_chunk(self._relay.delivered[0], self._relay.usage)])
@@ -197,6 +261,7 @@ class Answer:
         except (RedisError, OSError) as error:
             self._fail_here(f"the ready set does not answer ({error})")
             return
+        relay.follows = state == "following"
         if state == "ring":
             self._runtime.tickets.publish(item.model, item.qos_class)
         elif state == "spent":
@@ -233,6 +298,8 @@ class Answer:
         if not settled:
             self._cancel(Outcome.FAILED, error.status, error.code or "")
         self._settled = True
+        if not self._committed and await self._send_stale(error):
+            return
         if not self._committed:
             headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
             await self._send_json(error.status, error.body(), headers)
@@ -242,27 +309,50 @@ class Answer:
     def _cancel(self, outcome: Outcome, status: int, code: str) -> "asyncio.Task[str]":
         """End the item wherever it is. In the background: this connection may be closing."""
         self._settled = True
-        ending = Ending(outcome.value, status, code, self._relay.usage, None)
+        return self._end(Ending(outcome.value, status, code, self._relay.usage, None))
+
+    def _end(self, ending: Ending) -> "asyncio.Task[str]":
         task = asyncio.ensure_future(self._end_item(ending))
         self._runtime.background(task)
         return task
 
     async def _end_item(self, ending: Ending) -> str:
         """Tell the ready set, however long it is away; an item that it has lost is settled from here."""
+        shared = self._relay.follows and ending.outcome == Outcome.COMPLETED.value
         ready, item, usage = self._runtime.ready, self._item, ending.usage
         end = time.monotonic() + END_PATIENCE_S
         while True:
             try:
-                state = await ready.cancel(item.request_id, ending.outcome, ending.status, ending.code, usage)
+                told = item.request_id, ending.outcome, ending.status, ending.code, usage
+                if shared:
+                    state = await ready.end_following(*told, self._relay.version)
+                else:
+                    state = await ready.cancel(*told)
                 if state == "gone":
-                    version = self._runtime.version_of(item.model)
-                    await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt, version)
+                    version = self._relay.version or self._runtime.version_of(item.model)
+                    cache = "coalesced" if shared else ""
+                    await ready.settle_forgotten(item, ending, self._admitted_ms, self._relay.attempt, version, cache)
                 return state
             except (RedisError, OSError) as error:
                 if time.monotonic() > end:
                     log.error("end_failed", request_id=item.request_id, error=str(error))
                     return "unknown"
                 await asyncio.sleep(END_RETRY_S)
+
+    async def _send_stale(self, error: ApiError) -> bool:
+        """Give the last good answer instead of an error, if there is one."""
+        entry = await find_stale(self._runtime, self._lookup, self._item.tenant_id, error)
+        if entry is None:
+            return False
+        stale = KeptAnswer(
+            *(self._runtime, self._item, entry, None, self._started),
+            word="stale",
+            include_usage=self._include_usage,
+            tells_tier=self._tells_tier,
+        )
+        self._committed = True
+        await stale.send_to(None, self._send)
+        return True
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -275,12 +365,18 @@ class Answer:
             *self._headers,
             *extra,
         ]
+        if self._lookup is not None and status == 200:
+            headers += cache_headers(self._cache_word)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _send_json(self, status: int, body: bytes, extra: list[tuple[bytes, bytes]]) -> None:
         length = (b"content-length", b"%d" % len(body))
         await self._send_head(status, b"application/json", [length, *extra])
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _send_nowhere(message: Any) -> None:
+    """Write to a client that is gone."""
 
 
 def _error(end: End) -> ApiError:

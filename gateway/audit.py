@@ -31,6 +31,7 @@ class Audit:
         self._ready, self._gateway_id, self._relays = ready, gateway_id, relays
         self._marks: dict[str, Mark] = {}
         self._missing: set[str] = set()
+        self._alone: set[str] = set()
         self._orphans: set[str] = set()
 
     async def run(self) -> None:
@@ -60,16 +61,29 @@ class Audit:
     async def _look_at_silent(self, relays: list[Relay]) -> None:
         pipeline = self._ready.redis.pipeline(transaction=False)
         for relay in relays:
-            pipeline.hmget(f"sl:item:{relay.request_id}", "state", "attempt", "cause")
+            pipeline.hmget(f"sl:item:{relay.request_id}", "state", "attempt", "cause", "follows")
         found = await pipeline.execute() if relays else []
         missing_before, self._missing = self._missing, set()
-        for relay, (state, attempt, cause) in zip(relays, found, strict=True):
+        alone_before, self._alone = self._alone, set()
+        for relay, (state, attempt, cause, leader) in zip(relays, found, strict=True):
             if relay.mark != self._marks[relay.request_id] or relay.end is not None:
                 continue
             if state is None or int(attempt) < relay.attempt:
                 self._miss(relay, missing_before)
             elif state == b"lost":
                 relay.lose(int(attempt), cause.decode())
+            elif state == b"following":
+                await self._look_at_leader(relay, leader.decode(), alone_before)
+
+    async def _look_at_leader(self, relay: Relay, leader: str, alone_before: set[str]) -> None:
+        """One whose run this one shares may have ended, and its gateway died before it passed the end on."""
+        if await self._ready.redis.exists(f"sl:item:{leader}"):
+            return
+        if relay.request_id not in alone_before:
+            self._alone.add(relay.request_id)
+            return
+        if await self._ready.unfollow(relay.request_id, self._gateway_id, relay.attempt):
+            log.warning("leader_silent", request_id=relay.request_id)
 
     def _miss(self, relay: Relay, missing_before: set[str]) -> None:
         """An item that is gone may just have ended, with its last frames still on their way; so it is missed twice."""

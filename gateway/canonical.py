@@ -1,10 +1,11 @@
 """The one form of a request: equal for requests that must get the same answer, however they were written.
 
-Everything that may change the answer is in it. A field that a schema gains later is in it by itself; what is left out is
-named here, with the reason. Meaning is never guessed at: texts, token ids and the order of lists stay as they came.
+Everything that may change the answer is in it. A field that a schema gains later is in it by itself; what is left out
+is named here, with the reason. Meaning is never guessed at: texts, token ids and the order of lists stay as they came.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ def canonical_body(request: Request, model: str) -> bytes | None:
         MessagePack, or None for what is nested too deeply to be compared.
     """
     # Fields take any value once a struct is made; what is written below is only encoded, never read as a request.
-    form: Any = request.__copy__()
+    form: Any = copy(request)
     metadata = getattr(request, "metadata", None)
     for name in _ABSENT[type(request)]:
         setattr(form, name, None)
@@ -139,7 +140,7 @@ def _one_alone(given: Any) -> Any:
 
 def _fold_message(message: Message) -> Any:
     """One part of text is the same as the text; hints in parts are none of the answer's business."""
-    form: Any = message.__copy__()
+    form: Any = copy(message)
     parts: Any = message.content
     if len(parts) == 1 and not isinstance(parts[0], RefusalPart):
         form.content = parts[0].text

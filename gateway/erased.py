@@ -27,7 +27,9 @@ class Erased:
     So no word of it can be missed: what was changed while the store or this process was away is seen afterwards.
     """
 
-    def __init__(self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget], tell: Tell | None = None) -> None:
+    def __init__(
+        self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget], tell: Tell | None = None
+    ) -> None:
         """Nothing is followed yet.
 
         Args:

@@ -1,4 +1,4 @@
-"""A streamed answer made whole, and a whole one made a stream: for answers that are kept whole and asked for in both forms.
+"""A streamed answer made whole, and a whole one made a stream: answers are kept whole and asked for in both forms.
 
 What is not known here to mean the same in both forms is not guessed at: such an answer is not kept.
 """
@@ -191,15 +191,12 @@ def _ending(choice: _Choice) -> dict[str, Any]:
 
 def _counts(told: Mapping[str, Any] | None, usage: Usage) -> dict[str, Any]:
     """The engine's own counts, with the tokens that its cache held where it does not tell them."""
-    counts = (
-        dict(told)
-        if told
-        else {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        }
-    )
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        **(told or {}),
+    }
     if not counts.get("prompt_tokens_details"):
         counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
     return counts

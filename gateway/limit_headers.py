@@ -2,7 +2,7 @@
 
 from domain.limits import KINDS, Amount
 from workers.ready.item import NewItem
-from workers.ready.verdict import Admitted, Tightest
+from workers.ready.verdict import Admitted, Hit, Tightest
 
 
 def limit_headers(tightest: Tightest) -> dict[str, str]:
@@ -16,7 +16,7 @@ def limit_headers(tightest: Tightest) -> dict[str, str]:
     return headers
 
 
-def answer_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes]]:
+def answer_headers(item: NewItem, admitted: Admitted | Hit) -> list[tuple[bytes, bytes]]:
     """The headers of an answer, as ASGI takes them."""
     headers = limit_headers(admitted.tightest)
     if _nears_its_end(item, admitted):
@@ -24,6 +24,6 @@ def answer_headers(item: NewItem, admitted: Admitted) -> list[tuple[bytes, bytes
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
-def _nears_its_end(item: NewItem, admitted: Admitted) -> bool:
+def _nears_its_end(item: NewItem, admitted: Admitted | Hit) -> bool:
     spent = {Amount.TOKENS: admitted.month_tokens, Amount.COST: admitted.month_cost_nano}
     return any(spent[KINDS[soft.name].amount] >= soft.cap for soft in item.soft_limits)

@@ -1,28 +1,34 @@
 """The journey of a request, on one screen.
 
-authenticate -> colour -> (protect) -> admit -> ring -> relay -> settle
+authenticate -> colour -> protect -> count -> admit -> ring -> relay -> settle
 
 Before this: ``gateway/authentication.py`` found who calls, ``gateway/schema`` what is asked, ``tracing/colour.py``
 gave the request its ids. After this: the item waits in the ready set (``workers/ready``) until a worker
 (``workers/tasks.py``, ``workers/runner.py``) claims it; what the engine produces comes back through the runtime's
-reader to the relay; the script that ends the item gives slot and tokens back and writes one settlement.
+reader to the relay; the script that ends the item gives slot and tokens back and writes one settlement. A kept answer
+ends the journey at admission, and an equal request that runs already is joined there.
 """
 
 import time
+from dataclasses import replace
 
 from gateway.admission import admit, time_allowed_s
 from gateway.answer import Answer
-from gateway.errors import Refusal, refuse
+from gateway.errors import ApiError, Refusal, refuse
 from gateway.idempotency import Replay
+from gateway.kept_answer import KeptAnswer, give_kept, give_stale
+from gateway.lookup import Lookup
+from gateway.protect import look_up
 from gateway.relay import Relay
-from gateway.runtime import runtime
+from gateway.runtime import Runtime, runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.colour import Colour
-from workers.ready.verdict import Repeated
+from workers.ready.item import NewItem
+from workers.ready.verdict import Admitted, Hit, Repeated
 
 
-async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) -> Answer | Replay:
+async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) -> Answer | KeptAnswer | Replay:
     """Admit one request and return its answer, which is still to be written.
 
     Args:
@@ -32,28 +38,58 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         colour: the request's ids.
 
     Raises:
-        ApiError: it is refused: limits (429), idempotency key (409, 422), no engine or no store (503).
+        ApiError: it is refused: limits (429), idempotency key (409, 422), no engine or no store (503), no kept answer
+            where it wants nothing else (504).
     """
-    started = time.monotonic()
-    here = runtime()
-    if not here.has_backend(ask.model):
-        raise refuse(Refusal.NO_BACKEND)
+    started, here = time.monotonic(), runtime()
+    lookup = await look_up(here, principal, ask)
+    ask = await _counted(here, principal, ask, lookup)
     # The relay is open before the item is: an engine may answer before admission has returned.
     relay = here.relays[colour.request_id] = Relay(colour.request_id)
     try:
-        item, admitted = await admit(here, principal, ask, body, colour)
-    except BaseException:
+        item, admitted = await _admit(here, principal, ask, body, colour, lookup)
+    except BaseException as error:
         del here.relays[colour.request_id]
+        stale = await give_stale(here, principal, ask, colour, lookup, error, started)
+        if stale is not None:
+            return stale
         raise
-    if isinstance(admitted, Repeated):
+    if not isinstance(admitted, Admitted):
         del here.relays[colour.request_id]
+    if isinstance(admitted, Repeated):
         return Replay(admitted, colour.request_id, started, stream=ask.stream)
+    if isinstance(admitted, Hit):
+        return await give_kept(here, item, ask, lookup, admitted, started)
     relay.admitted = True
-    if admitted.ring or not admitted.has_room:
+    if not admitted.follows and (admitted.ring or not admitted.has_room):
         here.tickets.arrived(item.model, item.qos_class, has_room=admitted.ring)
     return Answer(
         *(here, item, admitted, relay, started),
         timeout_s=time_allowed_s(ask, here.config),
         include_usage=ask.include_usage,
         tells_tier=ask.service_tier is not None,
+        lookup=lookup,
     )
+
+
+async def _counted(here: Runtime, principal: Principal, ask: Ask, lookup: Lookup | None) -> Ask:
+    """The request with the tokens of its prompts: as they were counted before, if its answer is here."""
+    if lookup is not None and lookup.held is not None:
+        return replace(ask, request=None, prompt_tokens=lookup.held.usage.prompt_tokens)
+    return await here.tokens.counted(ask, principal.cache_salt)
+
+
+async def _admit(
+    here: Runtime, principal: Principal, ask: Ask, body: bytes, colour: Colour, lookup: Lookup | None
+) -> tuple[NewItem, Admitted | Hit | Repeated]:
+    """Admit it; while no engine is there, only to a kept answer."""
+    if here.has_backend(ask.model):
+        return await admit(here, principal, ask, body, colour, lookup)
+    if lookup is None or not lookup.reads:
+        raise refuse(Refusal.NO_BACKEND)
+    try:
+        return await admit(here, principal, ask, body, colour, replace(lookup, only_kept=True, shares=False))
+    except ApiError as error:
+        if error.reason != Refusal.NOT_KEPT or lookup.only_kept:
+            raise
+        raise refuse(Refusal.NO_BACKEND) from error

@@ -3,11 +3,15 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from domain.outcome import Outcome
 from domain.usage import Usage
 from tracing import logs
 from workers import wire
+
+if TYPE_CHECKING:
+    from gateway.audience import Audience
 
 log = logs.get(__name__)
 
@@ -38,6 +42,8 @@ class Relay:
 
     Attributes:
         version: of the model that answered, once it has.
+        follows: it shares the run of an equal request.
+        audience: those that share its own run; None while nobody does.
     """
 
     request_id: str
@@ -45,6 +51,8 @@ class Relay:
     next_sequence: int = 0
     usage: Usage = field(default_factory=Usage)
     version: str = ""
+    follows: bool = False
+    audience: "Audience | None" = None
     end: End | None = None
     lost_cause: str = ""
     losses: int = 0
@@ -69,6 +77,8 @@ class Relay:
         elif kind == wire.DONE:
             self.usage = Usage(event[4], event[5], event[6])
             self.version = event[7].decode() if len(event) > 7 else ""  # a worker of the release before tells none
+            if self.audience is not None:
+                self.audience.done()
             self.end = End(Outcome.COMPLETED, 200)
         elif kind == wire.ERROR:
             self.end = End(Outcome(event[4].decode()), event[5], event[6])
@@ -101,6 +111,11 @@ class Relay:
     def delivered_ids(self) -> bytes:
         """Packed ids of all tokens so far; empty where some engine did not tell them."""
         return bytes(self.ids) if len(self.ids) == 4 * self.usage.completion_tokens else b""
+
+    @property
+    def frames(self) -> list[bytes]:
+        """All frames so far, delivered or not."""
+        return [*self.delivered, *self._unread]
 
     def forget(self) -> None:
         """Nothing was delivered after all: a whole answer starts again."""
@@ -149,7 +164,10 @@ class Relay:
         self.next_sequence += 1
         self.usage = Usage(event[5], self.usage.cached_tokens, event[6])
         self.ids += event[7]
+        first = not (self.delivered or self._unread)
         self._unread.append(event[4])
+        if self.audience is not None:
+            self.audience.frame(event[4], event[7], first=first)
 
     def _accept_loss(self, attempt: int, cause: bytes) -> None:
         if attempt > self.attempt:

@@ -3,7 +3,8 @@
 import asyncio
 import secrets
 import time
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from typing import cast
 
 from django.conf import settings
@@ -15,11 +16,14 @@ from redis.exceptions import RedisError
 from domain.config import Config
 from domain.outcome import Outcome
 from domain.usage import Usage
+from gateway.audience import Audience
 from gateway.audit import Audit
 from gateway.database import Database
 from gateway.erased import Erased
 from gateway.filters import Filters
 from gateway.hot_keys import HotKeys
+from gateway.kept_answers import KeptAnswers
+from gateway.post import Post
 from gateway.prompts.prompts import Prompts
 from gateway.relay import Relay
 from gateway.ring import Ringer
@@ -30,6 +34,7 @@ from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
 from tracing import logs, metrics
 from workers import wire
+from workers.erasure import erase_kept, tell_forgotten
 from workers.ready.ready_set import ReadySet
 from workers.ready.stream import read_stream
 from workers.state import WorkerState, decode_worker
@@ -40,6 +45,7 @@ READ_BLOCK_MS = 1000
 READ_COUNT = 500
 RETRY_S = 0.1
 WATCH_S = 0.3
+CACHE_METRICS_S = 5.0
 # A model whose last engine left a moment ago is expected back: requests wait for it instead of being refused.
 BACKEND_GRACE_S = 15.0
 # Connections of the store that whoever looks at limits may use at once; the others are for requests to models.
@@ -61,9 +67,13 @@ class Runtime:
         self.tokens = TokenCounts()
         self.hot_keys = HotKeys(config, self.gateway_id, self.database)
         self.stale = Stale(config, self.snapshot)
+        self.answers = KeptAnswers(config, self.stale)
+        self.hot_keys.tell(self.answers.local.pin)
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
+        self._last_version: dict[str, str] = {}
+        self._cache_told_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
 
@@ -73,6 +83,8 @@ class Runtime:
         self._reader = _connect(self.config, attempts=0)
         self.ready = ReadySet(self._redis)
         self.seeder = Seeder(self.ready)
+        self.answers.start(self.ready)
+        self.post = Post(self.ready.send_events)
         self.filters = Filters(self._redis, self.database, self.config)
         self.prompts = Prompts(self, self.filters, self._redis)
         await self.snapshot.start()
@@ -84,8 +96,9 @@ class Runtime:
         self.hot_keys.start(self._redis)
         audit = Audit(self.ready, self.gateway_id, self.relays)
         # Once more when no request that was under way at the time can run any longer.
-        forget = (self.stale.erase, self.prompts.forget_tenant)
-        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, forget)
+        forget = (self.stale.erase, self.prompts.forget_tenant, self.answers.forget_tenant)
+        in_store = partial(erase_kept, self._redis), partial(tell_forgotten, self._redis, self.gateway_id)
+        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, (*forget, in_store[0]), in_store[1])
         loops = (self._beat(), self._read(), self._watch(), audit.run(), erased.run())
         self._tasks = [asyncio.create_task(work) for work in loops]
 
@@ -128,6 +141,13 @@ class Runtime:
     def has_backend(self, model: str) -> bool:
         """True while an engine serves the model, or did a moment ago."""
         return time.monotonic() - self._last_ready.get(model, float("-inf")) < BACKEND_GRACE_S
+
+    def only_version_of(self, model: str) -> str:
+        """The version that every engine of the model has, or had when there was one; "" while there are several."""
+        versions = {worker.version for worker in self.workers if worker.model == model and worker.version}
+        if len(versions) == 1:
+            self._last_version[model] = next(iter(versions))
+        return "" if len(versions) > 1 else self._last_version.get(model, "")
 
     def version_of(self, model: str) -> str:
         """The model version that answers at present; "" if no engine serves the model."""
@@ -175,10 +195,19 @@ class Runtime:
         for event in events:
             request_id = event[0].decode()
             relay = self.relays.get(request_id)
-            if relay is not None:
+            if relay is not None and event[3] == wire.JOINED:
+                self._join(relay, event)
+            elif relay is not None:
                 relay.accept(event)
             elif event[3] == wire.LOST:
                 self.background(asyncio.create_task(self._end_abandoned(request_id)))
+
+    def _join(self, leader: Relay, event: wire.Event) -> None:
+        """An equal request shares the run of ``leader``; if that has ended, the store has told it so."""
+        if leader.end is None:
+            if leader.audience is None:
+                leader.audience = Audience(leader, self.gateway_id, self.relays, self.post)
+            leader.audience.join(event)
 
     async def _end_abandoned(self, request_id: str) -> None:
         """Its client left before its engine was lost: nobody is to run it again."""
@@ -200,6 +229,13 @@ class Runtime:
         now = time.monotonic()
         self._last_ready.update({worker.model: now for worker in self.workers if worker.ready})
         metrics.in_flight.set(len(self.relays))
+        await self._tell_cache_metrics(now)
+
+    async def _tell_cache_metrics(self, now: float) -> None:
+        if now - self._cache_told_at > CACHE_METRICS_S:
+            self._cache_told_at = now
+            with suppress(RedisError, OSError):
+                await self.answers.tell_metrics()
 
     async def _read_workers(self) -> list[WorkerState]:
         ids = sorted(cast("set[bytes]", await self._redis.smembers("sl:workers")))

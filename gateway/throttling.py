@@ -10,7 +10,6 @@ from rest_framework.views import APIView
 
 from gateway import pipeline
 from gateway.connection import beneath
-from gateway.runtime import runtime
 from gateway.views.base import AskingView, principal_of
 
 
@@ -25,6 +24,5 @@ class Admission(BaseThrottle):
         """
         assert isinstance(view, AskingView)
         principal = principal_of(request)
-        view.ask = await runtime().tokens.counted(view.ask, principal.cache_salt)
         view.answer = await pipeline.submit(principal, view.ask, view.body, beneath(request).colour)
         return True

@@ -253,6 +253,10 @@ class ReadySet:
         reply = await self._run("end_following", request_id, outcome, status, code, *used, version)
         return str(reply.decode())
 
+    async def unfollow(self, request_id: str, gateway_id: str, attempt: int) -> bool:
+        """Let an item that heard no end of another's run go on alone, if that one has ended; its gateway is told."""
+        return bool(await self._run("unfollow", request_id, gateway_id, attempt))
+
     async def send_events(self, gateway_id: str, events: list[wire.Event]) -> None:
         """Tell another gateway something; one that is gone hears nothing."""
         stream: dict[Any, Any] = {"m": wire.pack(events)}

@@ -27,6 +27,7 @@ NAMES = (
     "cancel",
     "settle_forgotten",
     "end_following",
+    "unfollow",
     "store_answer",
     "drop_answer",
     "erase_answers",
