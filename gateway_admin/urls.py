@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.account_page import account
+from gateway_admin.erase_page import erase_page
 from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
 from gateway_admin.queues_page import queues, queues_state
@@ -25,6 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/queues/", admin.site.admin_view(queues), name="queues"),
     path("admin/queues/state", admin.site.admin_view(queues_state), name="queues-state"),
     path("admin/queues/switch", admin.site.admin_view(switch_page), name="queues-switch"),
+    path("admin/tenants/tenant/<int:tenant_id>/erase", admin.site.admin_view(erase_page), name="tenant-erase"),
     path("admin/", admin.site.urls),
     path("account", account, name="account"),
     path("i18n/", include("django.conf.urls.i18n")),

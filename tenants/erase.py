@@ -5,19 +5,27 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from tenants.models import HotKey, StoredPrompt, Tenant, make_cache_salt
+from tenants.prompts import erase_prompts
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedRows:
-    """How many rows went.
+    """What went.
 
     Attributes:
-        prompts: stored prompts with all their versions.
-        hot_keys: keys of the whitelist.
+        prompt_ids: stored prompts, with all their versions.
+        hot_keys: rows of the whitelist.
+        salt: the tenant's new cache salt.
     """
 
-    prompts: int
+    prompt_ids: list[str]
     hot_keys: int
+    salt: str
+
+
+def prompt_ids(tenant_id: int) -> list[str]:
+    """Ids of a tenant's stored prompts."""
+    return list(StoredPrompt.objects.filter(tenant_id=tenant_id).values_list("public_id", flat=True))
 
 
 def erase_rows(tenant_id: int, *, prompts: bool) -> ErasedRows:
@@ -25,8 +33,7 @@ def erase_rows(tenant_id: int, *, prompts: bool) -> ErasedRows:
 
     The salt is part of the name of each kept answer: with a new one, none that was kept before can be found again, also
     where it was missed, and none that a request under way keeps under its old name. Gateways see the new salt within a
-    moment and forget what they keep themselves. Engines' cached prefixes are found by the salt too: they are computed
-    once more.
+    moment and forget what they keep themselves. Engines find cached prefixes by the salt too: those are computed anew.
 
     Raises:
         Tenant.DoesNotExist: no such tenant.
@@ -34,10 +41,10 @@ def erase_rows(tenant_id: int, *, prompts: bool) -> ErasedRows:
     """
     with transaction.atomic():
         tenant = Tenant.objects.select_for_update().get(pk=tenant_id)
-        stored = StoredPrompt.objects.filter(tenant=tenant) if prompts else StoredPrompt.objects.none()
-        erased = ErasedRows(stored.count(), HotKey.objects.filter(tenant=tenant).count())
-        stored.delete()
-        HotKey.objects.filter(tenant=tenant).delete()
+        erased_ids = erase_prompts(tenant_id) if prompts else []
+        hot = HotKey.objects.filter(tenant=tenant)
+        # Unless its prompts go too, what operators said of them stays; names of answers mean nothing from now on.
+        _, by_model = (hot if prompts else hot.filter(kind=HotKey.Kind.ANSWER)).delete()
         tenant.cache_salt = make_cache_salt()
         tenant.save(update_fields=["cache_salt"])
-    return erased
+    return ErasedRows(erased_ids, by_model.get(HotKey._meta.label, 0), tenant.cache_salt)

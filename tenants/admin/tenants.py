@@ -96,7 +96,7 @@ class TenantAdmin(AuditedAdmin):
     search_fields = ("slug", "name")
     autocomplete_fields = ("plan",)
     inlines = (ApiKeyInline,)
-    actions_detail = ("new_key", "see_usage", "see_days")
+    actions_detail = ("new_key", "see_usage", "see_days", "erase_kept")
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Tenant]":
         """Look up along, for the rows of one page, keys, this month and the last request."""
@@ -211,6 +211,11 @@ class TenantAdmin(AuditedAdmin):
         """Go to the sums by day of this tenant."""
         query = urlencode({"tenant__id__exact": object_id})
         return HttpResponseRedirect(f"{reverse('admin:tenants_usagerollup_changelist')}?{query}")
+
+    @action(description=_("Erase kept answers"), icon="delete_sweep", permissions=["change"])
+    def erase_kept(self, request: HttpRequest, object_id: str) -> HttpResponseRedirect:
+        """Go to the page that asks whether to."""
+        return HttpResponseRedirect(reverse("tenant-erase", args=[object_id]))
 
 
 def _looked_up(now: datetime) -> dict[str, Any]:

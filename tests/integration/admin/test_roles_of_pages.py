@@ -15,7 +15,7 @@ from django.utils import timezone
 from gateway_admin.automation_token import AutomationToken, make_token
 from gateway_admin.models import OperatorAction
 from gateway_admin.roles import Role
-from tenants.models import Adjustment, BudgetWarning, Price, UsageRollup
+from tenants.models import Adjustment, BudgetWarning, HotKey, Price, UsageRollup
 
 V, O, B, A = Role.VIEWER, Role.OPERATOR, Role.BILLING, Role.ADMIN  # noqa: E741
 ALL, OPERATORS, BILLING, ADMINS, NOBODY = {V, O, B, A}, {O, A}, {B, A}, {A}, set()
@@ -30,6 +30,7 @@ MATRIX: dict[str, tuple[set[Role], set[Role], set[Role], set[Role]]] = {
     "tenants_usagerecord": (ALL, NOBODY, NOBODY, NOBODY),
     "tenants_usagerollup": (ALL, NOBODY, NOBODY, NOBODY),
     "tenants_budgetwarning": (ALL, NOBODY, NOBODY, NOBODY),
+    "tenants_hotkey": (ALL, OPERATORS, OPERATORS, NOBODY),
     "auditlog_logentry": (ALL, NOBODY, NOBODY, NOBODY),
     "gateway_admin_operatoraction": (ALL, NOBODY, NOBODY, NOBODY),
     "gateway_admin_automationtoken": (ADMINS, NOBODY, NOBODY, ADMINS),
@@ -49,11 +50,14 @@ OTHERS: list[tuple[str, str, set[Role]]] = [
     ("admin:tenants_tenant_new_key", "tenants_tenant", OPERATORS),
     ("admin:tenants_tenant_see_usage", "tenants_tenant", ALL),
     ("admin:tenants_tenant_see_days", "tenants_tenant", ALL),
+    ("admin:tenants_tenant_erase_kept", "tenants_tenant", OPERATORS),
+    ("tenant-erase", "tenants_tenant", OPERATORS),
     ("admin:tenants_apikey_rotate", "tenants_apikey", OPERATORS),
     ("admin:tenants_apikey_revoke", "tenants_apikey", OPERATORS),
     ("admin:tenants_price_replace", "tenants_price", BILLING),
     *((f"admin:{model}_history", model, ALL) for model in ("tenants_plan", "tenants_tenant", "tenants_apikey")),
     ("admin:tenants_price_history", "tenants_price", ALL),
+    ("admin:tenants_hotkey_history", "tenants_hotkey", ALL),
     ("admin:tenants_adjustment_history", "tenants_adjustment", ALL),
 ]
 OPENS, REFUSED = {200, 302}, {403}
@@ -79,6 +83,7 @@ def row_ids(rows: Any, admin_user: User, valkey: Any) -> dict[str, int]:
         "tenants_usagerecord": rows.usage.pk,
         "tenants_usagerollup": UsageRollup.objects.values_list("pk", flat=True)[0],
         "tenants_budgetwarning": warning.pk,
+        "tenants_hotkey": HotKey.objects.create(kind="answer", key="0" * 32).pk,
         "auditlog_logentry": _log_entry(),
         "gateway_admin_operatoraction": action.pk,
         "gateway_admin_automationtoken": token.pk,
