@@ -27,9 +27,7 @@ class Erased:
     So no word of it can be missed: what was changed while the store or this process was away is seen afterwards.
     """
 
-    def __init__(
-        self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget], tell: Tell | None = None
-    ) -> None:
+    def __init__(self, keeper: Keeper, again_after_s: float, forget: Sequence[Forget], tell: Tell) -> None:
         """Nothing is followed yet.
 
         Args:
@@ -65,7 +63,7 @@ class Erased:
         tenant = self._seen.tenants.get(tenant_id)
         mark = salt_mark(tenant.cache_salt) if tenant else GONE
         done = [await self._try(forget(tenant_id), tenant_id) for forget in self._forget]
-        if self._tell is not None and all(done):
+        if all(done):
             done.append(await self._try(self._tell(tenant_id, mark), tenant_id))
         if not all(done):
             self._due.add((time.monotonic() + RETRY_S, tenant_id))

@@ -97,8 +97,10 @@ class Runtime:
         audit = Audit(self.ready, self.gateway_id, self.relays)
         # Once more when no request that was under way at the time can run any longer.
         forget = (self.stale.erase, self.prompts.forget_tenant, self.answers.forget_tenant)
-        in_store = partial(erase_kept, self._redis), partial(tell_forgotten, self._redis, self.gateway_id)
-        erased = Erased(self.snapshot, self.config.request_timeout_s + 10, (*forget, in_store[0]), in_store[1])
+        tell = partial(tell_forgotten, self._redis, self.gateway_id)
+        erased = Erased(
+            self.snapshot, self.config.request_timeout_s + 10, (*forget, partial(erase_kept, self._redis)), tell
+        )
         loops = (self._beat(), self._read(), self._watch(), audit.run(), erased.run())
         self._tasks = [asyncio.create_task(work) for work in loops]
 
