@@ -114,19 +114,14 @@ def make(library: str, size: FilterSize) -> Bloom:
 
 
 def from_bytes(library: str, size: FilterSize, packed: bytes) -> Bloom:
-    """The filter that :meth:`Bloom.to_bytes` of the same library and size packed.
+    """The filter that :meth:`Bloom.to_bytes` of the same library packed; of other bytes a library may do anything.
 
     Raises:
         ImportError: the library is not installed.
         KeyError: there is no such library.
-        ValueError: the bytes are no filter of this size.
+        ValueError: it is a filter of another size.
     """
-    try:
-        bloom = _LIBRARIES[library](size, packed)
-    except (ImportError, KeyError):
-        raise
-    except Exception as error:  # each library has its own way to say so
-        raise ValueError("not a packed filter") from error
+    bloom = _LIBRARIES[library](size, packed)
     if bloom.size != size:
         raise ValueError(f"a packed filter of {bloom.size}, not {size}")
     return bloom
