@@ -89,7 +89,8 @@ class PromptFinder:
         if not is_well_formed(public_id):
             self._end("form")
             raise absent(public_id)
-        if self._known.look(public_id) is Existence.NO:
+        existence = self._known.look(public_id)
+        if existence is Existence.NO:
             self._end("filter")
             raise absent(public_id)
         if (tenant_id, public_id) in self._absent:
@@ -97,6 +98,8 @@ class PromptFinder:
             raise absent(public_id)
         answer = self._here(public_id, number) or await self._together((tenant_id, public_id, number))
         self._end(answer.where)
+        if answer.head is None and existence is Existence.MAYBE:
+            self._known.was_absent(public_id)
         if answer.head is None or answer.head.tenant_id != tenant_id:
             self._absent.add((tenant_id, public_id), int(time.time() * 1000) - made_at_ms(public_id))
             raise absent(public_id)
@@ -151,13 +154,16 @@ class PromptFinder:
 
     async def _ask_database(self, tenant_id: int, public_id: str, number: int | None, asked_at_s: float) -> Answer:
         wait_ms = self._limit.wait_ms(tenant_id)
-        if wait_ms:
+        held = self.local.get(public_id)
+        # One that was here a moment ago is not made up: whoever looks for others that are does not lose it.
+        if wait_ms and (held is None or held.head.tenant_id != tenant_id):
             self._end("limited")
             raise refuse(Refusal.UNKNOWN_PROMPTS, retry_after_ms=wait_ms)
         found = await self._database.ask(tenant_id, lambda: read_version(public_id, number))
         if found is None or found.tenant_id != tenant_id:
-            self._count_absent(tenant_id, public_id, exists=found is not None)
-            return Answer(None, None, "database")
+            self._limit.charge(tenant_id)
+            metrics.prompt_absent_queries.inc()
+            return Answer(found and Head(found.tenant_id, found.latest), None, "database")
         return await self._take(found, number, asked_at_s)
 
     async def _take(self, found: FoundVersion, number: int | None, asked_at_s: float) -> Answer:
@@ -178,12 +184,6 @@ class PromptFinder:
                 metrics.prompt_warm_ups.labels("row").inc()
         except (RedisError, OSError) as error:  # what was found is found
             log.warning("prompt_not_warmed", error=type(error).__name__)
-
-    def _count_absent(self, tenant_id: int, public_id: str, *, exists: bool) -> None:
-        self._limit.charge(tenant_id)
-        metrics.prompt_absent_queries.inc()
-        if not exists:
-            self._known.was_absent(public_id)
 
     def _end(self, where: str) -> None:
         metrics.prompt_lookups.labels(where).inc()
