@@ -36,10 +36,15 @@ MANAGE_TOKENS = "gateway_admin.manage_tokens"
 
 _VIEWER = (
     _every("tenants", ("view",), "plan", "tenant", "apikey", "price", "usagerecord", "usagerollup", "adjustment")
-    | _every("tenants", ("view",), "budgetwarning")
+    | _every("tenants", ("view",), "budgetwarning", "hotkey")
     | {"gateway_admin.view_operatoraction", VIEW_AUDIT_LOG}
 )
-_OPERATOR = _VIEWER | _every("tenants", _WRITE, "plan", "tenant", "apikey") | {SWITCH_TRAFFIC}
+_OPERATOR = (
+    _VIEWER
+    | _every("tenants", _WRITE, "plan", "tenant", "apikey")
+    | _every("tenants", ("add", "change"), "hotkey")
+    | {SWITCH_TRAFFIC}
+)
 _BILLING = _VIEWER | _every("tenants", _WRITE, "price") | {"tenants.add_adjustment", EXPORT_USAGE}
 _ADMIN = _OPERATOR | _BILLING | _every("auth", (*_WRITE, "view"), "user", "group") | {MANAGE_TOKENS}
 

@@ -6,6 +6,7 @@ from django.urls import path, re_path, register_converter
 
 from gateway_admin.api.adjustments import AdjustmentViewSet
 from gateway_admin.api.audit_log import AuditLogViewSet
+from gateway_admin.api.hot_keys import HotKeyViewSet
 from gateway_admin.api.invoice import InvoiceViewSet
 from gateway_admin.api.keys import KeyViewSet
 from gateway_admin.api.me import MeViewSet
@@ -70,6 +71,12 @@ urlpatterns = [
     path("keys/<row_id:pk>", KeyViewSet.as_view(_CHANGE)),
     path("keys/<row_id:pk>/rotate", KeyViewSet.as_view({"post": "rotate"})),
     path("keys/<row_id:pk>/revoke", KeyViewSet.as_view({"post": "revoke"})),
+    path("hot-keys", HotKeyViewSet.as_view(_LIST_AND_MAKE)),
+    path("hot-keys/<row_id:pk>", HotKeyViewSet.as_view(_ONE)),
+    *(
+        path(f"hot-keys/<row_id:pk>/{what}", HotKeyViewSet.as_view({"post": what}))
+        for what in ("pin", "ban", "release")
+    ),
     path("prices", PriceViewSet.as_view(_LIST_AND_MAKE)),
     path("prices/<row_id:pk>", PriceViewSet.as_view(_CHANGE)),
     path("usage/records", UsageViewSet.as_view(_LIST)),

@@ -1,6 +1,7 @@
-"""The operators' pages of plans, tenants, keys, prices, adjustments and usage."""
+"""The operators' pages of plans, tenants, keys, the whitelist, prices, adjustments and usage."""
 
 from tenants.admin.adjustments import AdjustmentAdmin
+from tenants.admin.hot_keys import HotKeyAdmin
 from tenants.admin.keys import ApiKeyAdmin
 from tenants.admin.plans import PlanAdmin
 from tenants.admin.prices import PriceAdmin
@@ -13,6 +14,7 @@ __all__ = [
     "AdjustmentAdmin",
     "ApiKeyAdmin",
     "BudgetWarningAdmin",
+    "HotKeyAdmin",
     "PlanAdmin",
     "PriceAdmin",
     "TenantAdmin",

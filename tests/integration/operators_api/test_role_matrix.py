@@ -63,6 +63,12 @@ TABLE: dict[tuple[str, str], Line] = {
     ("keys/<row_id:pk>", "DELETE"): Line(WRITES, lambda rows: f"keys/{rows.key.pk}", 409),  # it was used
     ("keys/<row_id:pk>/rotate", "POST"): Line(WRITES, lambda rows: f"keys/{rows.key.pk}/rotate", 201, {"grace_s": 60}),
     ("keys/<row_id:pk>/revoke", "POST"): Line(WRITES, lambda rows: f"keys/{rows.key.pk}/revoke", body={}),
+    ("hot-keys", "GET"): Line(ALL, at("hot-keys")),
+    ("hot-keys", "POST"): Line(WRITES, at("hot-keys"), 201, {"kind": "answer", "key": "0" * 32, "state": "pinned"}),
+    ("hot-keys/<row_id:pk>", "GET"): Line(ALL, at("hot-keys/999"), 404),
+    ("hot-keys/<row_id:pk>/pin", "POST"): Line(WRITES, at("hot-keys/999/pin"), 404, {}),
+    ("hot-keys/<row_id:pk>/ban", "POST"): Line(WRITES, at("hot-keys/999/ban"), 404, {}),
+    ("hot-keys/<row_id:pk>/release", "POST"): Line(WRITES, at("hot-keys/999/release"), 404, {}),
     ("prices", "GET"): Line(ALL, at("prices")),
     ("prices", "POST"): Line(BILLS, at("prices"), 201, NEW_PRICE),
     ("prices/<row_id:pk>", "GET"): Line(ALL, lambda rows: f"prices/{rows.price.pk}"),
