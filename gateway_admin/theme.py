@@ -66,6 +66,7 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
                 _rows(_("Tenants"), "groups", "tenants", "tenant"),
                 _rows(_("API keys"), "key", "tenants", "apikey"),
                 _rows(_("Plans"), "speed", "tenants", "plan"),
+                _rows(_("Stored prompts"), "description", "tenants", "storedprompt"),
             ],
         },
         {

@@ -1,4 +1,4 @@
-"""The operators' pages of plans, tenants, keys, the whitelist, prices, adjustments and usage."""
+"""The operators' pages of plans, tenants, keys, the whitelist, stored prompts, prices, adjustments and usage."""
 
 from tenants.admin.adjustments import AdjustmentAdmin
 from tenants.admin.hot_keys import HotKeyAdmin
@@ -6,6 +6,7 @@ from tenants.admin.keys import ApiKeyAdmin
 from tenants.admin.plans import PlanAdmin
 from tenants.admin.prices import PriceAdmin
 from tenants.admin.rollups import UsageRollupAdmin
+from tenants.admin.stored_prompts import StoredPromptAdmin
 from tenants.admin.tenants import TenantAdmin
 from tenants.admin.usage import UsageRecordAdmin
 from tenants.admin.warnings import BudgetWarningAdmin
@@ -17,6 +18,7 @@ __all__ = [
     "HotKeyAdmin",
     "PlanAdmin",
     "PriceAdmin",
+    "StoredPromptAdmin",
     "TenantAdmin",
     "UsageRecordAdmin",
     "UsageRollupAdmin",

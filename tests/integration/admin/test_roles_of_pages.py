@@ -15,7 +15,7 @@ from django.utils import timezone
 from gateway_admin.automation_token import AutomationToken, make_token
 from gateway_admin.models import OperatorAction
 from gateway_admin.roles import Role
-from tenants.models import Adjustment, BudgetWarning, HotKey, Price, UsageRollup
+from tenants.models import Adjustment, BudgetWarning, HotKey, Price, StoredPrompt, UsageRollup
 
 V, O, B, A = Role.VIEWER, Role.OPERATOR, Role.BILLING, Role.ADMIN  # noqa: E741
 ALL, OPERATORS, BILLING, ADMINS, NOBODY = {V, O, B, A}, {O, A}, {B, A}, {A}, set()
@@ -31,6 +31,7 @@ MATRIX: dict[str, tuple[set[Role], set[Role], set[Role], set[Role]]] = {
     "tenants_usagerollup": (ALL, NOBODY, NOBODY, NOBODY),
     "tenants_budgetwarning": (ALL, NOBODY, NOBODY, NOBODY),
     "tenants_hotkey": (ALL, OPERATORS, OPERATORS, NOBODY),
+    "tenants_storedprompt": (ALL, NOBODY, NOBODY, NOBODY),
     "auditlog_logentry": (ALL, NOBODY, NOBODY, NOBODY),
     "gateway_admin_operatoraction": (ALL, NOBODY, NOBODY, NOBODY),
     "gateway_admin_automationtoken": (ADMINS, NOBODY, NOBODY, ADMINS),
@@ -84,6 +85,7 @@ def row_ids(rows: Any, admin_user: User, valkey: Any) -> dict[str, int]:
         "tenants_usagerollup": UsageRollup.objects.values_list("pk", flat=True)[0],
         "tenants_budgetwarning": warning.pk,
         "tenants_hotkey": HotKey.objects.create(kind="answer", key="0" * 32).pk,
+        "tenants_storedprompt": StoredPrompt.objects.create(tenant=rows.tenant, public_id="prompt_0").pk,
         "auditlog_logentry": _log_entry(),
         "gateway_admin_operatoraction": action.pk,
         "gateway_admin_automationtoken": token.pk,
