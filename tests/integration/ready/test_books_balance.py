@@ -23,11 +23,11 @@ from domain.limits import KINDS, Level
 from domain.price import PriceRow
 from domain.usage import Usage
 from gateway.seeding import bounds
-from tests.integration.ready import world
+from tests.integration.ready import seeking, world
 from tests.integration.ready.conftest import ITEM
 from workers.ready.item import Ending, NewItem
 from workers.ready.ready_set import ReadySet
-from workers.ready.verdict import Admitted, Gap, Unknown, Verdict
+from workers.ready.verdict import Admitted, Gap, Hit, Unknown, Verdict
 
 T = TypeVar("T")
 STEPS = 50
@@ -35,6 +35,7 @@ EXAMPLES = int(os.environ.get("RANDOM_OPERATIONS", "1000")) // 25  # most end be
 GATEWAYS, WORKERS = ("g1", "g2"), ("w1", "w2")
 OWNERS = ((1, 11), (1, 12), (2, 21))
 PICK = st.integers(0, 100)
+ANSWERS = st.sampled_from(("x", "y"))
 SELDOM = st.integers(0, 5).map(lambda roll: roll == 5)
 USED = st.builds(Usage, st.integers(50, 120), st.integers(0, 50), st.integers(0, 120))
 PRICES = (
@@ -99,13 +100,24 @@ class Books(RuleBasedStateMachine):
         output=st.integers(1, 200),
         number=st.integers(1, 4),
         twice=st.booleans(),
+        answer=st.one_of(st.just(""), ANSWERS),
+        percent=st.sampled_from((0, 30, 100)),
     )
     def admit(self, number: int, twice: bool, **fields: Any) -> None:
         for _ in range(number):
             self._admit_one(twice=twice, **fields)
 
     def _admit_one(
-        self, *, gateway: str, owner: tuple[int, int], limits: str, prompt: int, output: int, twice: bool
+        self,
+        *,
+        gateway: str,
+        owner: tuple[int, int],
+        limits: str,
+        prompt: int,
+        output: int,
+        twice: bool,
+        answer: str,
+        percent: int,
     ) -> None:
         self.count += 1
         one = dataclasses.replace(
@@ -119,11 +131,13 @@ class Books(RuleBasedStateMachine):
             prices=PRICES,
             prompt_tokens=prompt,
             output_tokens=output,
+            sought=seeking.seeking(key=answer, flight=answer, price_percent=percent) if answer else None,
         )
         verdict = self._admit(one)
-        self.seen[type(verdict).__name__] += 1
+        self.seen["Following" if isinstance(verdict, Admitted) and verdict.follows else type(verdict).__name__] += 1
         if isinstance(verdict, Admitted):
             self.open[one.request_id] = one, int(time.time() * 1000)
+        if isinstance(verdict, Admitted | Hit):
             self.admitted.add(one.request_id)
             self._check_caps(one)
         if twice:
@@ -139,13 +153,13 @@ class Books(RuleBasedStateMachine):
         return verdict
 
     def _check_caps(self, one: NewItem) -> None:
-        day = self.store.hget(f"sl:item:{one.request_id}", "day").decode()
         for limit in one.limits:
             owner = f"{limit.level.value}:{one.tenant_id if limit.level is Level.TENANT else one.key_id}"
+            [day, *_] = sorted(self.store.keys(f"sl:spent:{owner}:d*"), reverse=True)
             if limit.name == "max_concurrent" and limit.level is Level.TENANT:
                 assert self.store.scard(f"sl:slots:{owner}") <= limit.cap
             if limit.name == "requests_per_day":
-                used = self.store.hmget(f"sl:spent:{owner}:{day}", "r", "hr")
+                used = self.store.hmget(day, "r", "hr")
                 assert sum(int(one or 0) for one in used) <= limit.cap
 
     @rule(pick=PICK, tokens=st.integers(0, 60))
@@ -161,16 +175,37 @@ class Books(RuleBasedStateMachine):
         if state != "aborting":
             del self.open[request_id]
         if state == "gone":
-            self._do(self.ready.settle_forgotten(one, ending, at_ms, 0))
+            cache = "coalesced" if one.sought and tokens % 2 else ""
+            self._do(self.ready.settle_forgotten(one, ending, at_ms, 0, "1.0.0-x", cache))
 
-    @rule(pick=PICK, tokens=st.integers(0, 60))
+    @rule(pick=PICK, used=USED)
+    def end_following(self, pick: int, used: Usage) -> None:
+        shared = [name for name in sorted(self.open) if self.store.hget(f"sl:item:{name}", "follows")]
+        if shared:
+            name = shared[pick % len(shared)]
+            for state in ("closed", "gone"):
+                assert self._do(self.ready.end_following(name, *world.COMPLETED, used, "1.0.0-x")) == state
+            del self.open[name]
+            self.seen["coalesced"] += 1
+
+    @rule(answer=ANSWERS, used=USED, tenant_id=st.sampled_from((1, 2)), max_bytes=st.sampled_from((1_500, 100_000)))
+    def keep_answer(self, answer: str, **of_answer: Any) -> None:
+        self._do(seeking.keep(self.ready, answer, **of_answer))
+
+    @rule(tenant_id=st.sampled_from((1, 2)))
+    def erase_answers(self, tenant_id: int) -> None:
+        self._do(self.ready.erase_answers(tenant_id))
+
+    @rule(pick=PICK, tokens=st.sampled_from((0, 0, 1, 60)))
     def requeue(self, pick: int, tokens: int) -> None:
         lost = [name for name in sorted(self.open) if self.store.hget(f"sl:item:{name}", "state") == b"lost"]
         if lost:
             name = lost[pick % len(lost)]
             attempt = int(self.store.hget(f"sl:item:{name}", "attempt"))
-            state = self._do(self.ready.requeue(name, self.open[name][0].gateway_id, attempt, "text", tokens))
-            if state not in ("ring", "ready"):
+            text = "text" if tokens else ""
+            state = self._do(self.ready.requeue(name, self.open[name][0].gateway_id, attempt, text, tokens))
+            self.seen[f"requeued: {state}"] += 1
+            if state not in ("ring", "ready", "following"):
                 self._end(name, tokens)
 
     # --- the workers --------------------------------------------------------------------------------------------------
@@ -303,6 +338,7 @@ class Books(RuleBasedStateMachine):
         assert set(self.rows) | self.unbooked == self.admitted
         assert world.leftovers(self.store) == []
         assert world.held(self.store) == {}
+        seeking.check_indexes(self.store)
         for key in self.store.keys("sl:spent:*"):
             _, _, level, owner_id, period = key.decode().split(":")
             self._check_spent(key, Level(level), int(owner_id), period)
@@ -329,3 +365,5 @@ def test_nothing_stays_held_and_what_is_spent_is_the_sum_of_the_rows(valkey_url:
     )
     sys.stdout.write(f"{Books.operations} calls to the store: {dict(Books.seen)}\n")
     assert Books.seen["Admitted"]
+    assert Books.seen["Hit"]
+    assert Books.seen["coalesced"]

@@ -15,7 +15,6 @@ from domain.usage import Usage
 from tests.integration.ready import seeking, world
 from tests.integration.ready.conftest import ITEM, MakeItem
 from tests.integration.ready.seeking import HALF_USED, KEY, USED, VERSION, keep, kept
-from tests.integration.ready.test_refunds import PRICES
 from workers.ready import ready_set
 from workers.ready.cache_figures import CacheFigures
 from workers.ready.item import NewItem, Note
@@ -27,16 +26,6 @@ HALF_COST = (50 - 11) * 10 + 11 * 1 + 16 * 20
 ENTRY_BYTES = 900  # that an answer of a few bytes counts as, about
 
 
-@pytest.fixture
-def seeker(item: MakeItem) -> MakeItem:
-    """Makes items that seek the kept answer at half the price."""
-
-    def make(request_id: str, *, sought: dict[str, Any] | None = None, **changes: Any) -> NewItem:
-        return item(request_id, sought=seeking.seeking(**(sought or {})), prices=PRICES, **changes)
-
-    return make
-
-
 async def ask(ready: ReadySet, item: NewItem) -> Verdict:
     return await world.admit(ready, item)
 
@@ -45,10 +34,10 @@ async def ask(ready: ReadySet, item: NewItem) -> Verdict:
 
 
 async def test_a_kept_answer_is_given_counted_and_settled_in_the_same_moment(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     packed = await keep(ready)
-    verdict = await ask(ready, seeker("r1", limits=WIDE))
+    verdict = await ask(ready, equal("r1", limits=WIDE))
     assert isinstance(verdict, Hit)
     assert (verdict.answer, verdict.month_tokens, verdict.month_cost_nano) == (packed, 50 + 16, HALF_COST)
     assert verdict.tightest.requests is not None
@@ -77,11 +66,11 @@ async def test_a_kept_answer_is_given_counted_and_settled_in_the_same_moment(
 
 @pytest.mark.parametrize("level", Level)
 async def test_a_hit_counts_once_in_every_sum_however_often_it_is_told(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis, level: Level
+    ready: ReadySet, equal: MakeItem, store: SyncRedis, level: Level
 ) -> None:
     packed = await keep(ready)
     for _ in range(3):
-        verdict = await ask(ready, seeker("r1", limits=WIDE))
+        verdict = await ask(ready, equal("r1", limits=WIDE))
         assert isinstance(verdict, Hit)
         assert verdict.answer == packed
         assert verdict.month_tokens == 66
@@ -102,26 +91,26 @@ async def test_a_hit_counts_once_in_every_sum_however_often_it_is_told(
 
 @pytest.mark.parametrize(("percent", "counts"), [(0, Usage(0, 0, 0)), (1, Usage(1, 1, 1)), (100, USED)])
 async def test_the_plan_says_what_part_of_it_counts(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis, percent: int, counts: Usage
+    ready: ReadySet, equal: MakeItem, store: SyncRedis, percent: int, counts: Usage
 ) -> None:
     await keep(ready)
-    assert isinstance(await ask(ready, seeker("r1", sought={"price_percent": percent})), Hit)
+    assert isinstance(await ask(ready, equal("r1", sought={"price_percent": percent})), Hit)
     [row] = world.settlements(store)
     assert Usage(*(int(row[name]) for name in ("prompt", "cached", "completion"))) == counts
 
 
 async def test_an_answer_that_the_gateway_has_itself_is_counted_just_so(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     held = {"held": USED, "held_version": VERSION}
-    verdict = await ask(ready, seeker("r1", sought=held))
+    verdict = await ask(ready, equal("r1", sought=held))
     assert isinstance(verdict, Hit)
     assert verdict.answer == b""
     [row] = world.settlements(store)
     assert (row["cache"], row["prompt"], row["cost"]) == ("hit", str(HALF_USED.prompt_tokens), str(HALF_COST))
     assert (await ready.cache_figures()).more_entries == 0
     await keep(ready)
-    await ask(ready, seeker("r2", sought=held))
+    await ask(ready, equal("r2", sought=held))
     assert (await ready.cache_figures()).more_entries == 1  # the other gateways want it too
 
 
@@ -129,21 +118,21 @@ async def test_an_answer_that_the_gateway_has_itself_is_counted_just_so(
     "sought", [{"reads": False}, {"max_age_ms": 59_000}, {"key": "cd" * 16}], ids=["no-cache", "too old", "another"]
 )
 async def test_what_will_not_do_is_computed(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis, sought: dict[str, Any]
+    ready: ReadySet, equal: MakeItem, store: SyncRedis, sought: dict[str, Any]
 ) -> None:
     await keep(ready, age_ms=60_000)
-    assert isinstance(await ask(ready, seeker("r1", sought=sought)), Admitted)
+    assert isinstance(await ask(ready, equal("r1", sought=sought)), Admitted)
     assert store.zcard("sl:ready:m:p1") == 1
-    assert isinstance(await ask(ready, seeker("r2")), Hit)
+    assert isinstance(await ask(ready, equal("r2")), Hit)
 
 
 async def test_an_old_answer_is_given_no_more_and_leaves_nothing(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     await keep(ready, ttl_ms=1)
     await keep(ready, "cd" * 16, ttl_ms=1)
     await asyncio.sleep(0.005)
-    assert isinstance(await ask(ready, seeker("r1")), Admitted)
+    assert isinstance(await ask(ready, equal("r1")), Admitted)
     assert kept(store) == {"cd" * 16}
     world.sweep(store)
     assert kept(store) == set()
@@ -169,107 +158,107 @@ REFUSING = {
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("name", REFUSING)
 async def test_a_hit_is_no_way_around_a_limit(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis, name: str, level: Level
+    ready: ReadySet, equal: MakeItem, store: SyncRedis, name: str, level: Level
 ) -> None:
     await keep(ready)
     limits = (Limit(level, name, REFUSING[name]),)
-    assert isinstance(await ask(ready, seeker("r1", limits=limits)), Hit)
-    verdict = await ask(ready, seeker("r2", limits=limits))
+    assert isinstance(await ask(ready, equal("r1", limits=limits)), Hit)
+    verdict = await ask(ready, equal("r2", limits=limits))
     assert isinstance(verdict, OverLimit)
     assert verdict.limit == limits[0]
     assert len(world.settlements(store)) == 1
 
 
-async def test_even_a_free_answer_is_refused_to_who_is_in_debt(ready: ReadySet, seeker: MakeItem) -> None:
+async def test_even_a_free_answer_is_refused_to_who_is_in_debt(ready: ReadySet, equal: MakeItem) -> None:
     await keep(ready)
     free = {"price_percent": 0, "flight": ""}
     limits = world.limits(tokens_per_minute=100)
     await ready.redis.hset("sl:rate:t:1", mapping={"at": 2**52, "t": -5})
-    assert isinstance(await ask(ready, seeker("r2", sought=free, limits=limits)), OverLimit)
+    assert isinstance(await ask(ready, equal("r2", sought=free, limits=limits)), OverLimit)
     await ready.redis.hset("sl:rate:t:1", "t", "0")
-    assert isinstance(await ask(ready, seeker("r3", sought=free, limits=limits)), Hit)
+    assert isinstance(await ask(ready, equal("r3", sought=free, limits=limits)), Hit)
 
 
-async def test_a_hit_needs_no_slot_and_no_place_in_a_queue(ready: ReadySet, seeker: MakeItem, store: SyncRedis) -> None:
+async def test_a_hit_needs_no_slot_and_no_place_in_a_queue(ready: ReadySet, equal: MakeItem, store: SyncRedis) -> None:
     await keep(ready)
     store.hset("sl:switch", "queue:m:p1", "draining")
     limits = world.limits(max_concurrent=1)
     store.sadd("sl:slots:t:1", "another", "and another")
-    assert isinstance(await ask(ready, seeker("r1", limits=limits, max_waiting=0)), Hit)
-    assert isinstance(await ask(ready, seeker("r2", max_waiting=0, sought={"reads": False})), Closed)
+    assert isinstance(await ask(ready, equal("r1", limits=limits, max_waiting=0)), Hit)
+    assert isinstance(await ask(ready, equal("r2", max_waiting=0, sought={"reads": False})), Closed)
 
 
-async def test_an_idempotency_key_is_used_up_by_a_hit(ready: ReadySet, seeker: MakeItem) -> None:
+async def test_an_idempotency_key_is_used_up_by_a_hit(ready: ReadySet, equal: MakeItem) -> None:
     await keep(ready)
     note = Note("1:aaaa", "body-1", ttl_ms=60_000, keep_ms=30_000)
-    assert isinstance(await ask(ready, seeker("r1", note=note)), Hit)
-    assert isinstance(await ask(ready, seeker("r1", note=note)), Hit)  # sent again by the gateway
-    assert await ask(ready, seeker("r2", note=note)) == Repeated("running", "r1", b"")
+    assert isinstance(await ask(ready, equal("r1", note=note)), Hit)
+    assert isinstance(await ask(ready, equal("r1", note=note)), Hit)  # sent again by the gateway
+    assert await ask(ready, equal("r2", note=note)) == Repeated("running", "r1", b"")
     await ready.keep_answer("r1", b"as given", 30_000)
-    assert await ask(ready, seeker("r3", note=note)) == Repeated("done", "r1", b"as given")
+    assert await ask(ready, equal("r3", note=note)) == Repeated("done", "r1", b"as given")
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_flood_of_answers_that_nobody_wants_again_pushes_out_none_that_is_wanted(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     room = {"max_bytes": 20 * ENTRY_BYTES}
     await keep(ready, KEY, tenant_id=2, **room)
     await keep(ready, "quiet", tenant_id=2, **room)
-    assert isinstance(await ask(ready, seeker("r1")), Hit)
+    assert isinstance(await ask(ready, equal("r1")), Hit)
     for n in range(200):
         await keep(ready, f"flood{n}", tenant_id=1, **room)
     assert {KEY, "quiet"} <= kept(store)  # wanted twice; and once, by who takes less than the flood
     figures = await ready.cache_figures()
     assert figures.more_entries == 1
     assert figures.evicted == 202 - figures.once_entries - 1
-    assert isinstance(await ask(ready, seeker("r2", sought={"key": "quiet"})), Hit)
+    assert isinstance(await ask(ready, equal("r2", sought={"key": "quiet"})), Hit)
 
 
 async def test_a_flood_that_is_asked_for_twice_leaves_others_their_share(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     room = {"max_bytes": 20 * ENTRY_BYTES}
     await keep(ready, KEY, tenant_id=2, **room)
-    assert isinstance(await ask(ready, seeker("r1")), Hit)
+    assert isinstance(await ask(ready, equal("r1")), Hit)
     for n in range(100):
         await keep(ready, f"flood{n}", tenant_id=1, **room)
-        assert isinstance(await ask(ready, seeker(f"f{n}", sought={"key": f"flood{n}"})), Hit)
+        assert isinstance(await ask(ready, equal(f"f{n}", sought={"key": f"flood{n}"})), Hit)
     assert KEY in kept(store)
     assert seeking.check_indexes(store) <= room["max_bytes"]
 
 
 async def test_what_was_wanted_once_upon_a_time_gives_way_to_what_is_wanted_now(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis
+    ready: ReadySet, equal: MakeItem, store: SyncRedis
 ) -> None:
     room = {"max_bytes": 10 * ENTRY_BYTES}
     for age in ("old", "new"):
         for n in range(10):
             await keep(ready, f"{age}{n}", **room)
-            await ask(ready, seeker(f"{age}{n}", sought={"key": f"{age}{n}"}))
+            await ask(ready, equal(f"{age}{n}", sought={"key": f"{age}{n}"}))
     assert "new9" in kept(store)
     assert not {"old0", "old1", "old2", "old3", "old4"} & kept(store)
 
 
-async def test_the_least_recently_used_goes_first(ready: ReadySet, seeker: MakeItem, store: SyncRedis) -> None:
+async def test_the_least_recently_used_goes_first(ready: ReadySet, equal: MakeItem, store: SyncRedis) -> None:
     room = {"max_bytes": 10 * ENTRY_BYTES}
     for n in range(6):
         await keep(ready, f"a{n}", **room)
-        await ask(ready, seeker(f"r{n}", sought={"key": f"a{n}"}))
+        await ask(ready, equal(f"r{n}", sought={"key": f"a{n}"}))
         await asyncio.sleep(0.002)  # the store tells milliseconds apart
-    await ask(ready, seeker("again", sought={"key": "a0"}))
+    await ask(ready, equal("again", sought={"key": "a0"}))
     for n in range(12):
         await keep(ready, f"b{n}", **room)
     assert "a0" in kept(store)
 
 
-async def test_a_newer_answer_takes_the_place_of_the_older(ready: ReadySet, seeker: MakeItem, store: SyncRedis) -> None:
+async def test_a_newer_answer_takes_the_place_of_the_older(ready: ReadySet, equal: MakeItem, store: SyncRedis) -> None:
     await keep(ready)
-    await ask(ready, seeker("r1"))
+    await ask(ready, equal("r1"))
     packed = await keep(ready, size=500)
-    verdict = await ask(ready, seeker("r2"))
+    verdict = await ask(ready, equal("r2"))
     assert isinstance(verdict, Hit)
     assert verdict.answer == packed
     figures = await ready.cache_figures()
@@ -291,14 +280,14 @@ async def test_an_answer_can_be_dropped(ready: ReadySet, store: SyncRedis) -> No
 
 
 async def test_a_tenants_answers_can_be_erased_in_steps(
-    ready: ReadySet, seeker: MakeItem, store: SyncRedis, monkeypatch: pytest.MonkeyPatch
+    ready: ReadySet, equal: MakeItem, store: SyncRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready_set, "ERASED_AT_ONCE", 7)
     for n in range(30):
         await keep(ready, f"a{n}", tenant_id=1)
     await keep(ready, KEY, tenant_id=2)
     for n in range(10):
-        assert isinstance(await ask(ready, seeker(f"r{n}", sought={"key": f"a{n}"})), Hit)
+        assert isinstance(await ask(ready, equal(f"r{n}", sought={"key": f"a{n}"})), Hit)
     assert await ready.erase_answers(1) == 30
     assert await ready.erase_answers(1) == 0
     assert kept(store) == {KEY}
