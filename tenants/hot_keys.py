@@ -51,7 +51,7 @@ def record_found(found: Sequence[HotKey], now: datetime) -> None:
         django.db.DatabaseError: it could not be written.
     """
     known = {(row.kind, row.key): row for row in HotKey.objects.all()}
-    owners = {row.tenant_id for row in found} - {None}
+    owners = {row.tenant_id for row in found if row.tenant_id is not None}
     living = set(Tenant.objects.filter(pk__in=owners).values_list("pk", flat=True)) if owners else set()
     hot = {(row.kind, row.key): row for row in found if row.tenant_id is None or row.tenant_id in living}
     changed = [row for name, row in hot.items() if _differs(row, known.get(name))]

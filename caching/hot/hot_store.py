@@ -54,7 +54,7 @@ class HotStore:
     async def write_list(self, found: HotList) -> None:
         """Publish the list."""
         fields: Mapping[Any, Any] = {_BODY: found.packed, _VERSION: found.version}
-        await cast("Awaitable[int]", self._redis.hset(LIST, mapping=fields))
+        await self._redis.hset(LIST, mapping=fields)
 
     async def write_windows(self, windows: Mapping[int, bytes], keep_s: float) -> None:
         """Hand in windows that are over; all of them go when nobody has handed in any for so long."""
@@ -71,7 +71,7 @@ class HotStore:
         names = await cast("Awaitable[list[bytes]]", self._redis.hkeys(RINGS))
         old = [name for name in names if number_of(name) < since]
         if old:
-            await cast("Awaitable[int]", self._redis.hdel(RINGS, *cast("list[str]", old)))
+            await self._redis.hdel(RINGS, *cast("list[str]", old))
         return sorted(set(names) - set(old))
 
     async def read_windows(self, names: list[bytes]) -> list[tuple[int, bytes]]:

@@ -97,6 +97,7 @@ class HotKeyForm(_HotKeyModelForm):
 
         model = HotKey
         fields = ("kind", "key", "state", "expires_at", "note")
+        labels = {"key": capfirst(_("cache key"))}
 
 
 @admin.register(HotKey)
@@ -159,7 +160,7 @@ class HotKeyAdmin(AuditedAdmin):
             return [(None, {"fields": ("kind", "key", *asked)})]
         known = (
             "kind",
-            "key",
+            "key_text",
             ("tenant", "model"),
             ("rate", "trend_text"),
             ("first_seen_at", "last_seen_at"),
@@ -170,7 +171,7 @@ class HotKeyAdmin(AuditedAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: HotKey | None = None) -> tuple[str, ...]:
         """A key stays what it is."""
         known = ("tenant", "model", "rate", "trend_text", "first_seen_at", "last_seen_at", "changed")
-        return known if obj is None else ("kind", "key", *known)
+        return known if obj is None else ("kind", "key_text", *known)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: a key is released, and leaves the list when nobody asks for it."""
@@ -223,7 +224,12 @@ class HotKeyAdmin(AuditedAdmin):
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
-    @display(description=_("key"), ordering="key")
+    @display(description=_("cache key"))
+    def key_text(self, row: HotKey) -> str:
+        """The key, for a form."""
+        return row.key
+
+    @display(description=_("cache key"), ordering="key")
     def key_cell(self, row: HotKey) -> SafeString:
         """The key, what it names, and the note."""
         about = " · ".join(part for part in (str(row.get_kind_display()), row.note) if part)

@@ -18,6 +18,7 @@ from tenants.models import (
     Adjustment,
     ApiKey,
     BudgetWarning,
+    HotKey,
     Plan,
     Price,
     Tenant,
@@ -44,7 +45,7 @@ def test_the_compiled_catalogue_is_that_of_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [Plan, Tenant, ApiKey, Price, UsageRecord, UsageRollup, Adjustment, BudgetWarning, OperatorAction]
+    "model", [Plan, Tenant, ApiKey, Price, UsageRecord, UsageRollup, Adjustment, BudgetWarning, OperatorAction, HotKey]
 )
 def test_every_field_has_a_chinese_name(model: type[Model]) -> None:
     shown = [field for field in model._meta.concrete_fields if field.editable and not field.primary_key]
@@ -55,7 +56,18 @@ def test_every_field_has_a_chinese_name(model: type[Model]) -> None:
 
 
 @pytest.mark.parametrize(
-    "choices", [Kind, State, Action, Result, BudgetWarning.Kind, BudgetWarning.Bound, UsageRollup.Period]
+    "choices",
+    [
+        Kind,
+        State,
+        Action,
+        Result,
+        HotKey.Kind,
+        HotKey.State,
+        BudgetWarning.Kind,
+        BudgetWarning.Bound,
+        UsageRollup.Period,
+    ],
 )
 def test_every_choice_has_a_chinese_name(choices: type[TextChoices]) -> None:
     with translation.override("zh-hans"):
