@@ -153,8 +153,8 @@ def decode_verdict(reply: Sequence[Any], limits: Sequence[Limit]) -> Verdict:
     if reply[0] == b"ok":
         ring, tightest, unknown, tokens, cost, follows = reply[1:7]
         gaps = _unknown(unknown) if unknown else None
-        left = _tightest(tightest, limits)
-        return Admitted(ring == 1, ring > 0, left, gaps, int(tokens), int(cost), follows.decode())
+        allowed = _tightest(tightest, limits)
+        return Admitted(ring == 1, ring > 0, allowed, gaps, int(tokens), int(cost), follows.decode())
     if reply[0] == b"hit":
         tightest, tokens, cost, answer = reply[1:5]
         return Hit(answer, _tightest(tightest, limits), int(tokens), int(cost))

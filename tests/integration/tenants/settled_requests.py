@@ -13,7 +13,7 @@ from domain.qos import QosClass
 from domain.usage import Usage
 from tenants.spent import spent
 from workers.ready import scripts
-from workers.ready.item import ClassRoom, NewItem, Room
+from workers.ready.item import ClassRoom, NewItem, Room, Sought
 from workers.ready.ready_set import admit_arguments, claim_arguments, worker_state_arguments
 from workers.reconcile.account import Account
 
@@ -36,6 +36,8 @@ class Requests:
             "progress",
             "lose",
             "requeue",
+            "store_answer",
+            "end_following",
         )
         self._scripts = {name: store.register_script(scripts.source(name)) for name in names}
         self.call("gateway_beat", GATEWAY, 600_000)
@@ -53,8 +55,12 @@ class Requests:
         limits: tuple[Limit, ...] = (),
         prices: tuple[PriceRow, ...] = (),
         model: str = MODEL,
+        answer: str = "",
     ) -> str:
-        """Admit one request of 20 prompt tokens and at most 50 answer tokens; return its id."""
+        """Admit one request of 20 prompt tokens and at most 50 answer tokens; return its id.
+
+        With ``answer`` it seeks a kept one of that name, or shares the run of one that does, at half the price.
+        """
         item = NewItem(
             request_id=str(uuid.uuid4()),
             tenant=f"tenant{tenant_id}",
@@ -79,12 +85,13 @@ class Requests:
             queue_ms=600_000,
             max_waiting=10_000,
             max_waiting_bytes=None,
+            sought=Sought(answer, answer, reads=True, max_age_ms=600_000, price_percent=50) if answer else None,
         )
         reply = self.call("admit", *admit_arguments(item))
         if reply[0] == b"unknown":
             self._seed(item, reply[1][1:])
             reply = self.call("admit", *admit_arguments(item))
-        assert reply[0] == b"ok", reply
+        assert reply[0] in (b"ok", b"hit"), reply
         return item.request_id
 
     def _seed(self, item: NewItem, gaps: list[Any]) -> None:
@@ -112,6 +119,17 @@ class Requests:
         """Let the gateway end one that waits."""
         usage = (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
         assert self.call("cancel", request_id, "cancelled", 499, "", *usage) == b"closed"
+
+    def keep(self, answer: str, tenant_id: int, used: Usage = Usage(18, 8, 7)) -> None:
+        """Keep an answer."""
+        usage = (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        now_ms = int(time.time() * 1000)
+        self.call("store_answer", answer, b"packed", tenant_id, 600_000, 1_000_000, now_ms, *usage, VERSION)
+
+    def end_following(self, request_id: str, used: Usage = Usage(18, 8, 7)) -> None:
+        """Let the gateway end one that shared another's run, as completed."""
+        usage = (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        assert self.call("end_following", request_id, "completed", 200, "", *usage, VERSION) == b"closed"
 
     def lose(self, request_id: str, made: int, delivered: int) -> None:
         """Let the worker lose one after it told of ``made`` answer tokens, and let its gateway offer it again."""

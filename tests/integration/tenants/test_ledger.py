@@ -38,12 +38,12 @@ def left(store: Redis) -> tuple[int, int]:
 
 
 def test_what_ended_becomes_rows_and_leaves_the_stream(store: Redis, make: Callable[[str], Ledger]) -> None:
-    ids = tell(store, 3, cost=7_000, price=12)
+    ids = tell(store, 3, cost=7_000, price=12, cache="hit")
 
     assert make("one").step(b">") == 3
 
     assert recorded() == set(ids)
-    assert set(UsageRecord.objects.values_list("cost_nano", "price_id")) == {(7_000, 12)}
+    assert set(UsageRecord.objects.values_list("cost_nano", "price_id", "cache")) == {(7_000, 12, "hit")}
     assert left(store) == (0, 0)
 
 
