@@ -366,7 +366,7 @@ class Answer:
             *extra,
         ]
         if self._lookup is not None and status == 200:
-            headers += cache_headers(self._cache_word)
+            headers += cache_headers(self._cache_word, self._lookup.key.hex())
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _send_json(self, status: int, body: bytes, extra: list[tuple[bytes, bytes]]) -> None:

@@ -32,9 +32,12 @@ LAST = b"data: [DONE]\n\n"
 ID_PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-"}
 
 
-def cache_headers(word: str, entry: Entry | None = None) -> list[tuple[bytes, bytes]]:
-    """What an answer's headers say of the cache: hit, miss, coalesced or stale; and how old it is."""
-    headers = [(b"x-cache", word.encode()), (b"x-sluice-cache", word.encode())]
+def cache_headers(word: str, key: str, entry: Entry | None = None) -> list[tuple[bytes, bytes]]:
+    """What an answer's headers say of the cache: hit, miss, coalesced or stale; its key; and how old it is.
+
+    Whoever shows operators the key has them pin or ban the answer. It tells nothing of what was asked.
+    """
+    headers = [(b"x-cache", word.encode()), (b"x-sluice-cache", word.encode()), (b"x-sluice-cache-key", key.encode())]
     if entry is not None:
         headers.append((b"age", b"%d" % (age_ms(entry) // 1000)))
     if word == "stale":
@@ -80,7 +83,7 @@ class KeptAnswer:
         self._headers = [
             (b"x-request-id", item.request_id.encode()),
             *(answer_headers(item, hit) if hit else ()),
-            *cache_headers(word, entry),
+            *cache_headers(word, item.sought.key if item.sought else "", entry),
         ]
 
     async def send_to(self, receive: Receive | None, send: Send) -> None:
