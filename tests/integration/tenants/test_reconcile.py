@@ -264,36 +264,6 @@ def test_a_request_that_ran_twice_is_charged_once_and_the_rest_is_told_as_wasted
     assert look(store).differences == []
 
 
-def test_kept_and_shared_answers_stand_in_every_book(
-    store: Redis, requests: Requests, tenant: Tenant, key: ApiKey
-) -> None:
-    def ask(answer: str) -> str:
-        return requests.admit(tenant.pk, key.pk, prices=PRICES, limits=DAILY, answer=answer)
-
-    requests.keep("known", tenant.pk)
-    ask("known")
-    leader, shared, left_over = ask("new"), ask("new"), ask("new")
-    requests.claim()
-    requests.finish(leader)
-    requests.end_following(shared)
-    settle(store)
-    ask("known")  # has no row yet
-    lost = ask("other")
-    ask("other")
-    requests.cancel(lost)  # its follower is lost, and lives
-
-    rows = UsageRecord.objects.values_list("cache", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nano")
-    half = (9, 4, 4, 5 * 1_000 + 4 * 100 + 4 * 2_000)
-    assert sorted(rows) == [("", 18, 8, 7, 10 * 1_000 + 8 * 100 + 7 * 2_000), ("coalesced", *half), ("hit", *half)]
-    assert look(store).differences == []
-    assert int(store.hget(f"sl:spent:t:{tenant.pk}:{today()}", "hr") or 0) == 2  # the two that still live
-
-    requests.end_following(left_over)
-    store.hincrby(f"sl:made:{today()[1:]}", f"{MODEL}|prompt_tokens", 9)  # as if a hit had been told twice
-    assert figures(look(store, repair=True)) == {(Check.BILLED, f"{MODEL}|prompt_tokens", 9)}
-    assert look(store).differences == []
-
-
 def test_what_was_set_aside_stays_open(store: Redis, used: list[str], tenant: Tenant) -> None:
     store.xadd(SET_ASIDE, ended(rid="r", tenant_id=tenant.pk + 1))
 
