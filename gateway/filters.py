@@ -12,6 +12,7 @@ from caching.filters.replica import Replica
 from caching.filters.truth import AnnouncedTooLongAgo, FilterTruth
 from domain import prompt_id
 from domain.config import Config
+from gateway.client_filter import ClientFilters
 from gateway.database import Database
 from tenants.models import StoredPrompt
 from tracing import logs, metrics
@@ -60,8 +61,9 @@ class PromptSource:
 class Filters:
     """Answers about existence from memory; made once a process, started and stopped with it.
 
-    ``truth`` and ``replica`` are of the filter of stored prompts. All methods but :meth:`look` and
-    :meth:`was_absent` ask the store and raise ``redis.exceptions.RedisError`` or ``OSError`` when it does not answer.
+    ``truth`` and ``replica`` are of the filter of stored prompts, ``for_clients`` makes those of single tenants. All
+    methods but :meth:`look` and :meth:`was_absent` ask the store and raise ``redis.exceptions.RedisError`` or
+    ``OSError`` when it does not answer.
     """
 
     def __init__(self, redis: Redis, database: Database, config: Config) -> None:
@@ -74,6 +76,7 @@ class Filters:
             config.filter_keys,
             config.filter_false_positives,
         )
+        self.for_clients = ClientFilters(database)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[Existence, int] = dict.fromkeys(Existence, 0)
         self._told_gaps = 0

@@ -82,5 +82,5 @@ class DataPlane(ASGIHandler):
         response.headers["x-request-id"] = its_colour.request_id
         response.headers["openai-processing-ms"] = str(int((time.perf_counter() - started_s) * 1000))
         response.headers["openai-version"] = "2020-10-01"
-        if response.status_code != 204:
+        if response.status_code not in (204, 304):
             response.headers.setdefault("content-length", str(len(response.content)))

@@ -7,6 +7,8 @@ import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
+from domain.client_filter import MAX_BITS, MAX_HASHES, MIN_BITS
+from domain.filter_size import PAPER
 from gateway.errors import ApiError, Refusal, refuse
 from gateway.idempotency import MAX_KEY_LENGTH
 from gateway.schema import ChatRequest, CompletionsRequest, EmbeddingsRequest
@@ -344,6 +346,37 @@ prompt_delete_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(PromptDeleted), "It is gone."),
         **_errors(*_PROMPT_ERRORS),
+    },
+)
+
+filter_schema = _described(
+    operation_id="retrievePromptFilter",
+    tags=["prompts"],
+    parameters=[
+        OpenApiParameter(
+            "bits",
+            {"type": "integer", "minimum": MIN_BITS, "maximum": MAX_BITS, "default": PAPER.bits},
+            OpenApiParameter.QUERY,
+            description="Size of the filter, a power of two; 8388608 are 1 MB.",
+        ),
+        OpenApiParameter(
+            "hashes",
+            {"type": "integer", "minimum": 1, "maximum": MAX_HASHES, "default": PAPER.hashes},
+            OpenApiParameter.QUERY,
+            description="Bits that each prompt sets.",
+        ),
+    ],
+    responses={
+        (200, "application/octet-stream"): OpenApiResponse(
+            {"type": "string", "format": "binary"}, "The filter, see docs/reference/filter-format.md."
+        ),
+        (304, "application/octet-stream"): OpenApiResponse(
+            None, "You have it: `x-sluice-filter-complete-ms` says from when on it says nothing."
+        ),
+        **_errors(
+            *(Refusal.INVALID_BODY, *_AUTH, Refusal.SCOPE_MISSING),
+            *(Refusal.STORE_UNAVAILABLE, Refusal.USAGE_UNAVAILABLE),
+        ),
     },
 )
 

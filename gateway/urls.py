@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from gateway.views.chat import ChatCompletions
 from gateway.views.completions import Completions
 from gateway.views.embeddings import Embeddings
+from gateway.views.filters import PromptFilter
 from gateway.views.health import Livez, Metrics, Readyz
 from gateway.views.limits import Limits
 from gateway.views.models import Models, OneModel
@@ -20,6 +21,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/prompts", Prompts.as_view(), name="prompts"),
     path("v1/prompts/<str:prompt>", OnePrompt.as_view(), name="prompt"),
     path("v1/prompts/<str:prompt>/versions", PromptVersions.as_view(), name="prompt-versions"),
+    path("v1/filters/prompts", PromptFilter.as_view(), name="prompt-filter"),
     path("v1/limits", Limits.as_view(), name="limits"),
     path("v1/usage", Usage.as_view(), name="usage"),
     path("livez", Livez.as_view(), name="livez"),

@@ -30,6 +30,7 @@ def test_the_schema_lists_the_data_plane_and_nothing_else(schema: dict[str, Any]
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/embeddings",
+        "/v1/filters/prompts",
         "/v1/limits",
         "/v1/models",
         "/v1/models/{model}",
