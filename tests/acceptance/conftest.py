@@ -35,6 +35,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
 
 
 @pytest.fixture(scope="session")
+def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
+    """Two gateways that keep answers, and two workers, on the simulator; what its engines ran stands in the journal."""
+    data_dir = tmp_path_factory.mktemp("keeping") / "data"
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "16", "--no-flower")
+    environ = {"SLUICE_RESPONSE_CACHE": "true", "SLUICE_SIM_JOURNAL": str(data_dir.parent / JOURNAL)}
+    with stack.start(data_dir, *options, "--gateways", "2", "--workers", "2", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
     """Three workers of 8 sequences and one for P0 alone on a core of its own; tight bounds on what may wait."""
     data_dir = tmp_path_factory.mktemp("trio") / "data"
