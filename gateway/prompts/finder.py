@@ -63,6 +63,7 @@ class PromptFinder:
         database: Database,
         unknown_per_s: int,
         clock: Callable[[], float] = time.monotonic,
+        is_hot: Callable[[bytes], bool] = lambda public_id: False,
     ) -> None:
         """Nothing is found yet.
 
@@ -72,8 +73,10 @@ class PromptFinder:
             database: has them all.
             unknown_per_s: absent ids of one tenant that may reach the database.
             clock: seconds, never going back.
+            is_hot: whether an id is on the whitelist: it passes by the filter.
         """
         self.local, self.cold = FirstLevel(clock), ColdKeys()
+        self._is_hot = is_hot
         self.due: set[str] = set()
         self._known, self._rows, self._database, self._clock = known, rows, database, clock
         self._absent, self._limit = AbsentIds(clock), MissLimit(unknown_per_s, clock)
@@ -89,7 +92,7 @@ class PromptFinder:
         if not is_well_formed(public_id):
             self._end("form")
             raise absent(public_id)
-        existence = self._known.look(public_id)
+        existence = Existence.UNKNOWN if self._is_hot(public_id.encode()) else self._known.look(public_id)
         if existence is Existence.NO:
             self._end("filter")
             raise absent(public_id)

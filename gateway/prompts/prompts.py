@@ -34,7 +34,9 @@ class Prompts:
     def __init__(self, runtime: "Runtime", known: KnownIds, redis: "Redis") -> None:
         self._database = Database(MAX_EACH, MAX_WAITING, Refusal.PROMPTS_UNAVAILABLE)
         rows = PromptRows(redis)
-        self.finder = PromptFinder(known, rows, self._database, runtime.config.unknown_prompts_per_s)
+        self._hot_keys = runtime.hot_keys
+        limit, is_hot = runtime.config.unknown_prompts_per_s, self._hot_keys.is_hot
+        self.finder = PromptFinder(known, rows, self._database, limit, is_hot=is_hot)
         self.keeper = PromptKeeper(known, rows, self._database, self.finder)
         self._warm_up = WarmUp(runtime)
         self._max_bytes = runtime.config.max_body_bytes
@@ -54,6 +56,7 @@ class Prompts:
 
     def used(self, principal: Principal, prompt: PromptText, model: str) -> None:
         """A valid request to ``model`` uses the prompt: if it kept being missed, engines are warmed up as well."""
+        self._hot_keys.count("prompt", prompt.public_id.encode(), principal.tenant_id, model)
         if prompt.public_id in self.finder.due:
             self.finder.due.discard(prompt.public_id)
             self._warm_up.later(principal, prompt, model)

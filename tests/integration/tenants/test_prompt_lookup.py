@@ -80,7 +80,10 @@ class Process:
     def __init__(self, redis: AsyncRedis) -> None:
         self.now_s = 1_000.0
         self.known, self.database, self.rows = Known(), CountingDatabase(), PromptRows(redis)
-        self.finder = PromptFinder(self.known, self.rows, self.database, PER_S, lambda: self.now_s)
+        self.hot: set[bytes] = set()
+        self.finder = PromptFinder(
+            self.known, self.rows, self.database, PER_S, lambda: self.now_s, lambda key: key in self.hot
+        )
         self.keeper = PromptKeeper(self.known, self.rows, self.database, self.finder)
 
     async def status(self, tenant_id: int, public_id: str, number: int | None = None) -> int:
@@ -164,6 +167,20 @@ async def test_what_the_filter_denies_asks_nobody(process: Process, acme: int, s
     assert await process.status(acme, made_up(1)) == 404
     assert process.database.asked == 0
     assert {name for name in store.info("commandstats") if name not in before} <= {"cmdstat_info"}
+
+
+async def test_what_is_on_the_whitelist_passes_by_the_filter_and_is_no_more_than_it_is(
+    process: Process, acme: int, other: int
+) -> None:
+    made = await process.keeper.create(acme, body())
+    process.known.says = Existence.NO
+    assert await process.status(acme, made.public_id) == 404
+
+    process.hot |= {made.public_id.encode(), made_up(1).encode()}
+
+    assert await process.status(acme, made.public_id) == 200
+    assert await process.status(other, made.public_id) == 404
+    assert await process.status(acme, made_up(1)) == 404
 
 
 async def test_what_is_used_again_asks_nobody_for_a_second(process: Process, acme: int) -> None:
