@@ -11,10 +11,12 @@ from bench import (
     batching,
     engine,
     equal_prefixes,
+    eviction,
     fair_share,
     gateway_cost,
     overload,
     padding,
+    protection,
     slices,
     soak,
     tenancy,
@@ -28,6 +30,7 @@ BENCHMARKS = {
     "engine": engine.main,
     "batching": batching.main,
     "padding": padding.main,
+    "eviction": eviction.main,
     "overload": overload.main,
     "fair_share": fair_share.main,
     "affinity": affinity.main,
@@ -35,6 +38,7 @@ BENCHMARKS = {
     "tenancy": tenancy.main,
     "soak": soak.main,
     "token_count": token_count.main,
+    "protection": protection.main,
 }
 
 
