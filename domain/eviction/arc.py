@@ -74,6 +74,15 @@ class Arc:
         yield from ((key, 1) for key in self._once)
         yield from ((key, 2) for key in self._again)
 
+    def recalled(self) -> Iterator[tuple[Key, int]]:
+        """Keys that went, with 1 (once) or 2 (again)."""
+        yield from ((key, 1) for key in self._gone_once)
+        yield from ((key, 2) for key in self._gone_again)
+
+    def recall(self, key: Key, uses: int) -> None:
+        """Know a key that is not held."""
+        (self._gone_again if uses > 1 else self._gone_once)[key] = None
+
     def __len__(self) -> int:
         """Keys that are held."""
         return len(self._once) + len(self._again)

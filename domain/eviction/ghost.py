@@ -13,9 +13,8 @@ from domain.eviction.policy import Key
 
 # Keys that one ghost holds at most. A cache of no more keys is followed whole.
 GHOST_KEYS = 2048
-# The decayed window: this many sampled requests for each key of a ghost, and then half counts less by this factor.
-WINDOW = 1.0
-DECAY = 0.8
+# What was counted so far counts half after so many sampled requests for each key of a ghost, 512 at least.
+HALF_LIFE = 2
 SEEN_KEYS = 65_536
 RECORDED = 8_192
 
@@ -23,19 +22,21 @@ RECORDED = 8_192
 class Ghosts:
     """One ghost for each policy; all see the same sample.
 
+    What is counted of the sample are misses, and stands for as many of all requests as the sample is part of: whether a
+    key that is asked for very often is in the sample matters little to them.
+
     Attributes:
         capacity: keys of the real cache.
-        requests: sampled requests in the decayed window.
-        hits: by policy, those of them that it would have hit.
-        repeats: those of them whose key had been seen before: the ceiling of any cache.
-        sampled: sampled requests since the start.
+        asked: requests since the start.
+        firsts: those of them whose key had not been asked for before, about.
+        sampled: those of them whose key is in the sample.
     """
 
     def __init__(self, capacity: int, names: Sequence[str] = NAMES, ghost_keys: int = GHOST_KEYS) -> None:
         self.capacity = 0
-        self.sampled = 0
-        self.requests = self.repeats = 0.0
-        self.hits = dict.fromkeys(names, 0.0)
+        self.asked = self.firsts = self.sampled = 0
+        self._old_asked = self._old_firsts = 0.0  # those that count no longer
+        self._halved_at = 0
         self._ghost_keys, self._shift = ghost_keys, 0
         self._ghosts = {name: _Ghost(name) for name in names}
         self._seen: set[bytes] = set()
@@ -54,7 +55,8 @@ class Ghosts:
         shift = 0
         while self.capacity >> shift > self._ghost_keys:
             shift += 1
-        if shift < self._shift - 1 or shift > self._shift:  # a cache about at a bound does not go to and fro
+        # A cache about at a bound does not go to and fro: the sample grows only when it is half as large as it may be.
+        if shift > self._shift or self.ghost_capacity < self._ghost_keys // 4:
             self._sample_by(shift)
         for ghost in self._ghosts.values():
             ghost.shrink(self.ghost_capacity)
@@ -66,38 +68,49 @@ class Ghosts:
 
     def ask(self, key: Key) -> None:
         """A key was asked for; whether it was there does not matter."""
+        self.asked += 1
         if int.from_bytes(key[:4], "little") & ((1 << self._shift) - 1):
             return
         self.sampled += 1
-        self.requests += 1
-        self.repeats += self._was_seen(key)
+        stands_for = 1 << self._shift
+        if not self._was_seen(key):
+            self.firsts += stands_for
         self._recorded.append(key)
         capacity = self.ghost_capacity
-        for name, ghost in self._ghosts.items():
-            if ghost.ask(key, capacity):
-                self.hits[name] += 1
-        if self.sampled % max(256, int(WINDOW * capacity)) == 0:
-            self._decay()
+        for ghost in self._ghosts.values():
+            if not ghost.ask(key, capacity):
+                ghost.misses += stands_for
+        if self.sampled - self._halved_at >= max(512, HALF_LIFE * capacity):
+            self._halve()
+
+    def misses(self) -> dict[str, int]:
+        """By policy, how many of all requests since the start it would not have hit, about."""
+        return {name: ghost.misses for name, ghost in self._ghosts.items()}
 
     def rates(self) -> dict[str, float]:
-        """Hit rate that each policy would have had in the window."""
-        return {name: hits / self.requests if self.requests else 0.0 for name, hits in self.hits.items()}
+        """Hit rate that each policy would have had in the window, about."""
+        return {name: self._rate(ghost.misses - ghost.old_misses) for name, ghost in self._ghosts.items()}
 
     @property
     def ceiling(self) -> float:
-        """Share of the window's requests whose key had been asked for before."""
-        return self.repeats / self.requests if self.requests else 0.0
+        """Share of the window's requests whose key had been asked for before, about: no cache hits more."""
+        return self._rate(self.firsts - self._old_firsts)
 
     def best_possible(self) -> float:
         """Hit rate that the best of all policies would have had on the last recorded requests, the future known."""
         recorded = list(self._recorded)
         return best_hits(recorded, self.ghost_capacity) / len(recorded) if recorded else 0.0
 
-    def _decay(self) -> None:
-        self.requests *= DECAY
-        self.repeats *= DECAY
-        for name in self.hits:
-            self.hits[name] *= DECAY
+    def _rate(self, missed: float) -> float:
+        asked = self.asked - self._old_asked
+        return max(0.0, 1.0 - missed / asked) if asked else 0.0
+
+    def _halve(self) -> None:
+        self._halved_at = self.sampled
+        self._old_asked = (self.asked + self._old_asked) / 2
+        self._old_firsts = (self.firsts + self._old_firsts) / 2
+        for ghost in self._ghosts.values():
+            ghost.old_misses = (ghost.misses + ghost.old_misses) / 2
 
     def _was_seen(self, key: Key) -> bool:
         known = key in self._seen or key in self._seen_before
@@ -108,7 +121,8 @@ class Ghosts:
 
     def _sample_by(self, shift: int) -> None:
         if shift < self._shift:  # keys are missing that the sample has now
-            self._ghosts = {name: _Ghost(name) for name in self._ghosts}
+            for ghost in self._ghosts.values():
+                ghost.shrink(0)
         self._shift = shift
         mask = (1 << shift) - 1
         for ghost in self._ghosts.values():
@@ -116,9 +130,15 @@ class Ghosts:
 
 
 class _Ghost:
-    """One policy and the keys that it would hold."""
+    """One policy and the keys that it would hold.
+
+    Attributes:
+        misses: since the start, each as many as it stands for.
+        old_misses: those of them that count no longer.
+    """
 
     def __init__(self, name: str) -> None:
+        self.misses, self.old_misses = 0, 0.0
         self._policy = make_policy(name)
         self._held: set[Key] = set()
 

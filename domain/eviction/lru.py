@@ -36,6 +36,13 @@ class Lru:
         """Every key in the order in which they go; how often each was used is not known."""
         return ((key, 1) for key in self._held)
 
+    def recalled(self) -> Iterator[tuple[Key, int]]:
+        """None: what went is forgotten."""
+        return iter(())
+
+    def recall(self, key: Key, uses: int) -> None:
+        """Forget it."""
+
     def __len__(self) -> int:
         """Keys that are held."""
         return len(self._held)

@@ -91,6 +91,17 @@ class LruK:
         ordered = sorted(self._held.items(), key=lambda item: self._rank(item[1]))
         return ((key, len(uses)) for key, uses in ordered)
 
+    def recalled(self) -> Iterator[tuple[Key, int]]:
+        """Keys that went and how often each was used, ``MAX_K`` at most, the first to be forgotten first."""
+        return ((key, len(uses)) for key, uses in self._gone.items())
+
+    def recall(self, key: Key, uses: int) -> None:
+        """Know a key that is not held; its uses count as the latest of all."""
+        known: list[int] = []
+        for _ in range(min(uses, MAX_K)):
+            self._use(known)
+        self._gone[key] = known
+
     def __len__(self) -> int:
         """Keys that are held."""
         return len(self._held)

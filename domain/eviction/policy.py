@@ -32,5 +32,11 @@ class Policy(Protocol):
     def uses(self) -> Iterator[tuple[Key, int]]:
         """Every key that is held and how often it was used as far as is known, about in the order in which they go."""
 
+    def recalled(self) -> Iterator[tuple[Key, int]]:
+        """Keys that went and are still known, and how often each was used, the first to be forgotten first."""
+
+    def recall(self, key: Key, uses: int) -> None:
+        """Know a key that is not held, as if it had been used so often, and went just now."""
+
     def __len__(self) -> int:
         """Keys that are held."""

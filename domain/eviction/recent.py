@@ -16,16 +16,14 @@ class Sample:
         used: used / max bytes, 0 to 1.
         hits: look-ups that hit.
         lookups: all look-ups.
-        repeats: sampled look-ups of keys that had been asked for before.
-        sampled: all sampled look-ups.
+        firsts: look-ups of keys that had not been asked for before, about.
     """
 
     at_s: float
     used: float
     hits: int
     lookups: int
-    repeats: int
-    sampled: int
+    firsts: int
 
 
 class Recent:
@@ -55,9 +53,9 @@ class Recent:
         return self._grown("hits") / lookups if lookups else None
 
     def ceiling(self) -> float:
-        """Share of look-ups that asked for something again."""
-        sampled = self._grown("sampled")
-        return self._grown("repeats") / sampled if sampled else 0.0
+        """Share of look-ups that asked for something again: no cache hits more."""
+        lookups = self._grown("lookups")
+        return max(0.0, 1.0 - self._grown("firsts") / lookups) if lookups else 0.0
 
     def _grown(self, counter: str) -> int:
         if not self._samples:

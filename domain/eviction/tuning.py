@@ -38,14 +38,14 @@ class Tuning:
         fixed: what an operator chose in place of the setting; "" for nothing.
     """
 
-    def __init__(self, setting: str, capacity: int) -> None:
+    def __init__(self, setting: str, ghosts: Ghosts) -> None:
         """Begin.
 
         Args:
             setting: one of :data:`CHOICES`.
-            capacity: keys of the cache.
+            ghosts: somebody tells them of every look-up.
         """
-        self.ghosts = Ghosts(capacity)
+        self.ghosts = ghosts
         self.fixed = ""
         self._setting = setting
         self._start()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from domain.eviction.arc import Arc
 from domain.eviction.lru import Lru
 from domain.eviction.lru_k import MAX_K, LruK
-from domain.eviction.mq import QUEUES, Mq
+from domain.eviction.mq import QUEUES, Mq, Returns
 from domain.eviction.named import NAMES, change, make_policy
 from domain.eviction.policy import Key, Policy
 
@@ -147,6 +147,17 @@ def test_mq_lets_the_often_used_sink_when_they_are_used_no_more() -> None:
         cache.ask(b"new%d" % (number // 2))
 
     assert b"old" not in cache.held
+
+
+def test_mq_learns_how_long_most_keys_take_to_return() -> None:
+    returns = Returns()
+    for distance in range(1, 1_025):
+        returns.add(distance)
+    assert returns.usual == pytest.approx(820, rel=0.2)
+    for _ in range(30_000):
+        returns.add(5_000)
+
+    assert returns.usual == pytest.approx(5_000, rel=0.2)
 
 
 def test_mq_recalls_how_often_a_key_was_used() -> None:
