@@ -123,6 +123,7 @@ def both(redis: AsyncRedis) -> Iterator[tuple[Process, Process]]:
     yield processes
     for process in processes:
         process.database.close()
+        del process.finder.cold  # its filter must go in the thread that made it, and not whenever garbage is collected
 
 
 @pytest.fixture
