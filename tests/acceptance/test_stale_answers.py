@@ -1,4 +1,4 @@
-"""When computing fails the last good answer is given and marked; who may have none, or asked wrongly, gets the error."""
+"""When computing fails, the last good answer is given and marked; who may have none or asks wrongly gets the error."""
 
 import os
 import subprocess
