@@ -18,6 +18,7 @@ from domain.outcome import Outcome
 from domain.usage import Usage
 from gateway.audience import Audience
 from gateway.audit import Audit
+from gateway.cache_tuning import CacheTuning
 from gateway.database import Database
 from gateway.erased import Erased
 from gateway.filters import Filters
@@ -69,6 +70,7 @@ class Runtime:
         self.stale = Stale(config, self.snapshot)
         self.answers = KeptAnswers(config, self.stale)
         self.hot_keys.tell(self.answers.local.pin)
+        self.cache_tuning = CacheTuning(config, self.gateway_id, self.answers.local, self._cache_facts)
         self.ringer = Ringer(self.gateway_id)
         self.tickets = Tickets(config, self.ringer.ring)
         self._last_ready: dict[str, float] = {}
@@ -101,7 +103,9 @@ class Runtime:
         erased = Erased(
             self.snapshot, self.config.request_timeout_s + 10, (*forget, partial(erase_kept, self._redis)), tell
         )
-        loops = (self._beat(), self._read(), self._watch(), audit.run(), erased.run())
+        loops = [self._beat(), self._read(), self._watch(), audit.run(), erased.run()]
+        if self.config.response_cache:
+            loops.append(self.cache_tuning.run(self._redis))
         self._tasks = [asyncio.create_task(work) for work in loops]
 
     async def stop(self) -> None:
@@ -154,6 +158,9 @@ class Runtime:
     def version_of(self, model: str) -> str:
         """The model version that answers at present; "" if no engine serves the model."""
         return next((worker.version for worker in self.workers if worker.model == model and worker.version), "")
+
+    def _cache_facts(self) -> dict[str, object]:
+        return {"filter_fill": round(self.filters.replica.fill, 4)}
 
     def background(self, work: "asyncio.Task[object]") -> None:
         """Keep a task until it ends; it is never cancelled in the middle of a call to Redis."""

@@ -24,6 +24,18 @@ cache_refused = Counter(
 )
 cache_bytes = Gauge("sluice_cache_bytes", "Bytes that kept answers take, by level: local (this process), store.", ["level"])
 cache_entries = Gauge("sluice_cache_entries", "Kept answers, by level: local (this process), store.", ["level"])
+cache_local_bytes = Gauge("sluice_cache_local_bytes", "Bytes that the first level of kept answers takes.")
+cache_local_max_bytes = Gauge("sluice_cache_local_max_bytes", "Bytes that it may take.")
+cache_local_entries = Gauge("sluice_cache_local_entries", "Answers in it.")
+cache_local_hits = Counter("sluice_cache_local_hits_total", "Look-ups that found an answer in it.")
+cache_local_misses = Counter("sluice_cache_local_misses_total", "Look-ups that did not.")
+cache_local_evictions = Counter("sluice_cache_local_evictions_total", "Answers that left it for want of room.")
+cache_local_k = Gauge("sluice_cache_local_k", "K of LRU-K by which it evicts; 0 for another policy.")
+cache_local_policy = Gauge("sluice_cache_local_policy", "1 for the policy by which it evicts.", ["policy"])
+cache_local_watermark = Gauge("sluice_cache_local_watermark_ratio", "95th percentile of used / max, last five minutes.")
+cache_local_ceiling = Gauge("sluice_cache_local_ceiling_ratio", "Part of the look-ups that any cache could have hit.")
+cache_ghost_hit_rate = Gauge("sluice_cache_ghost_hit_ratio", "What each policy would have hit.", ["policy"])
+cache_tuning_paused = Gauge("sluice_cache_tuning_paused", "1 while a slow eviction holds K still.")
 replays = Counter("sluice_replays_total", "Answers given again to a repeated idempotency key.")
 first_token = Histogram(
     "gen_ai_server_time_to_first_token_seconds",
