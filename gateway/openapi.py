@@ -195,7 +195,7 @@ chat_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(ChatCompletion), "The whole answer."),
         (200, "text/event-stream"): OpenApiResponse(ref(ChatCompletionChunk), "The answer as it comes."),
-        **_errors(*_INFERENCE),
+        **_errors(*_INFERENCE, Refusal.PROMPT_NOT_FOUND, Refusal.UNKNOWN_PROMPTS, Refusal.PROMPTS_UNAVAILABLE),
     },
 )
 

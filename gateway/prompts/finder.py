@@ -93,7 +93,7 @@ class PromptFinder:
             self._end("form")
             raise absent(public_id)
         existence = Existence.UNKNOWN if self._is_hot(public_id.encode()) else self._known.look(public_id)
-        if existence is Existence.NO:
+        if existence is Existence.NO and public_id not in self.local.pinned:
             self._end("filter")
             raise absent(public_id)
         if (tenant_id, public_id) in self._absent:
@@ -166,7 +166,7 @@ class PromptFinder:
         if found is None or found.tenant_id != tenant_id:
             self._limit.charge(tenant_id)
             metrics.prompt_absent_queries.inc()
-            return Answer(found and Head(found.tenant_id, found.latest), None, "database")
+            return Answer(Head(found.tenant_id, found.latest) if found else None, None, "database")
         return await self._take(found, number, asked_at_s)
 
     async def _take(self, found: FoundVersion, number: int | None, asked_at_s: float) -> Answer:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from caching.prompt_rows import Head
+from domain.prompt_id import PREFIX
 from gateway.prompts.version import PromptText
 
 MAX_BYTES = 16 * 2**20
@@ -12,6 +13,7 @@ FRESH_S = 1.0
 """For so long what is held is believed. After that the store is asked whether it is still so: a prompt that was changed
 or deleted, by whatever process, is used as it was for no longer."""
 _OVERHEAD_BYTES = 1_000
+_ID = PREFIX.encode()
 
 
 @dataclass(slots=True)
@@ -33,12 +35,14 @@ class FirstLevel:
 
     Attributes:
         bytes: taken now.
+        pinned: ids on the whitelist. Theirs do not go, as long as they take at most half of the bytes.
     """
 
     def __init__(self, clock: Callable[[], float], max_bytes: int = MAX_BYTES) -> None:
         self._clock, self._max_bytes = clock, max_bytes
         self._held: OrderedDict[str, Held] = OrderedDict()
         self.bytes = 0
+        self.pinned: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -83,7 +87,16 @@ class FirstLevel:
         for public_id in [name for name, held in self._held.items() if held.head.tenant_id == tenant_id]:
             self.drop(public_id)
 
+    def pin(self, keys: frozenset[bytes]) -> None:
+        """Take the whitelist; keys that are no ids of prompts are somebody else's."""
+        self.pinned = frozenset(key.decode() for key in keys if key.startswith(_ID))
+
     def _make_room(self) -> None:
+        spared = 0
         while self.bytes > self._max_bytes:
-            _, held = self._held.popitem(last=False)
-            self.bytes -= held.size_bytes
+            public_id, held = next(iter(self._held.items()))
+            spared += held.size_bytes if public_id in self.pinned else 0
+            if public_id in self.pinned and spared <= self._max_bytes // 2:
+                self._held.move_to_end(public_id)
+            else:
+                self.drop(public_id)

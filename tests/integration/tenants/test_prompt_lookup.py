@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.db import OperationalError
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -249,7 +248,7 @@ async def test_an_id_that_is_absent_and_young_is_not_remembered(process: Process
     """Its row may be on its way: it must be found the moment that it is there."""
     young = make_id(2**47, bytes(RANDOM_BYTES))
     assert await process.status(acme, young) == 404
-    await sync_to_async(add_row)(acme, young)
+    await process.database.ask(acme, lambda: add_row(acme, young))
 
     assert await process.status(acme, young) == 200
 
@@ -342,7 +341,7 @@ async def test_a_deletion_is_seen_at_once_here_and_within_a_second_there(
     assert await first.status(acme, public_id) == 404
     second.now_s += 1
     assert await second.status(acme, public_id) == 404
-    assert not await sync_to_async(StoredPrompt.objects.exists)()
+    assert not await second.database.ask(acme, StoredPrompt.objects.exists)
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -56,6 +56,9 @@
 --                                    that day told, by day of the end (UTC); "<model>|wasted:<cause>": answer tokens that were made
 --                                    and never delivered, because the attempt was lost; since (ms): when it was begun
 --   sl:reconcile             string  a reconciliation is under way
+--   sl:prompt:<id>           hash    a stored prompt, see caching/prompt_rows.py; no script touches it
+--   sl:prefilled:<id>:<version>:<model>   string  this prompt's prefix was prefilled a while ago; sl:prefills:<minute>[:<tenant id>]:
+--                                    how many were, see gateway/prompts/warm_up.py; no script touches them
 --   sl:hot:rings, sl:hot:list, sl:hot:leader   the whitelist, see caching/hot/hot_store.py; no script touches it
 
 local CLASSES = {'p0', 'p1', 'p2'}
