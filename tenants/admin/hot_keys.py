@@ -42,6 +42,7 @@ else:
 
 State = HotKey.State
 _COLOURS = {State.AUTO: "info", State.PINNED: "success", State.BANNED: "danger"}
+_COLD = "cold"
 _SET = [(State.PINNED.value, State.PINNED.label), (State.BANNED.value, State.BANNED.label)]
 
 
@@ -66,7 +67,7 @@ class HotKeyForm(_HotKeyModelForm):
             self.fields["note"].help_text = gettext("Why, for those who come later. Never what a tenant asked.")
         if "key" in self.fields:
             told = gettext("The value of the answer's header x-sluice-cache-key, or the id of a stored prompt.")
-            self.fields["key"].help_text = told
+            self.fields["key"].label, self.fields["key"].help_text = capfirst(gettext("cache key")), told
 
     def clean_expires_at(self) -> Any:
         """See :func:`tenants.whitelist.check_end`."""
@@ -97,7 +98,6 @@ class HotKeyForm(_HotKeyModelForm):
 
         model = HotKey
         fields = ("kind", "key", "state", "expires_at", "note")
-        labels = {"key": capfirst(_("cache key"))}
 
 
 @admin.register(HotKey)
@@ -111,8 +111,7 @@ class HotKeyAdmin(AuditedAdmin):
         "state_label",
         "rate",
         "trend_text",
-        "model",
-        "tenant",
+        "whose",
         "last_seen",
         "expires",
         "changed",
@@ -237,8 +236,10 @@ class HotKeyAdmin(AuditedAdmin):
 
     @display(description=_("state"), label=_COLOURS, ordering="state")
     def state_label(self, row: HotKey) -> tuple[str, str]:
-        """Who put it there, coloured."""
-        return row.state, str(row.get_state_display())
+        """Hot, cold again, pinned or banned, coloured."""
+        if row.state != State.AUTO:
+            return row.state, str(row.get_state_display())
+        return (row.state, gettext("hot")) if row.rate_per_minute else (_COLD, gettext("cold"))
 
     @display(description=_("a minute"), ordering="rate_per_minute")
     def rate(self, row: Any) -> SafeString:
@@ -249,6 +250,12 @@ class HotKeyAdmin(AuditedAdmin):
     def trend_text(self, row: HotKey) -> SafeString:
         """Whether it rises."""
         return trend_cell(row)
+
+    @display(description=_("tenant"), ordering="tenant__slug")
+    def whose(self, row: HotKey) -> SafeString:
+        """Whose requests, and of which model."""
+        name = row.tenant.slug if row.tenant else gettext("several or unknown")
+        return format_html('{}<span class="sluice-about">{}</span>', name, row.model)
 
     @display(description=_("last seen"), ordering="last_seen_at")
     def last_seen(self, row: HotKey) -> str:

@@ -1,5 +1,6 @@
 """The pages of the whitelist: what operators see, set, find, and what they are told."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_a_trend_is_told_in_words(
     HotKey.objects.update(rate_per_minute=rate, trend=trend, first_seen_at=first)
 
     assert f"</span> {told}</span>" in operator.get(reverse(LIST)).text
+
+
+@pytest.mark.parametrize(("rate", "told"), [(5, "hot"), (0, "cold")])
+def test_a_state_is_told_in_a_word(rate: float, told: str, operator: Client, hot: HotKey) -> None:
+    HotKey.objects.update(rate_per_minute=rate)
+
+    cell = re.search(r"field-state_label.*?</t[dh]>", operator.get(reverse(LIST)).text, re.DOTALL)
+
+    assert cell is not None
+    assert re.sub(r"<[^>]*>|\s", "", cell[0]).endswith(told)
 
 
 def test_an_empty_list_says_what_to_do(operator: Client) -> None:
