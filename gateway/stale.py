@@ -46,7 +46,7 @@ class Stale:
 
     def __init__(self, config: Config, keeper: Keeper) -> None:
         size = config.shadow_mib << 20
-        self._shadow = Shadow(config.data_dir / DIRECTORY, size) if size else None
+        self._shadow = Shadow(config.data_dir.expanduser() / DIRECTORY, size) if size else None
         self._keeper = keeper
         self._unchecked = Rate(UNCHECKED_PER_S)
         self._writing = _Queue("shadow-write", MAX_WRITES)

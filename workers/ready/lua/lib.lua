@@ -56,6 +56,7 @@
 --                                    that day told, by day of the end (UTC); "<model>|wasted:<cause>": answer tokens that were made
 --                                    and never delivered, because the attempt was lost; since (ms): when it was begun
 --   sl:reconcile             string  a reconciliation is under way
+--   sl:erased:<tenant id>    hash    gateway -> mark of the tenant's cache salt (workers/erasure.py)
 --   sl:prompt:<id>           hash    a stored prompt, see caching/prompt_rows.py; no script touches it
 --   sl:prefilled:<id>:<version>:<model>   string  this prompt's prefix was prefilled a while ago; sl:prefills:<minute>[:<tenant id>]:
 --                                    how many were, see gateway/prompts/warm_up.py; no script touches them
