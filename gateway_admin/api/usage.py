@@ -51,7 +51,7 @@ class UsageSerializer(serializers.ModelSerializer[UsageRecord]):
         list_serializer_class = UsageListSerializer
         fields = (
             *("request_id", "tenant_id", "tenant", "key_id", "key_prefix", "model", "model_version", "qos_class"),
-            *("endpoint", "stream", "outcome", "status", "error_code"),
+            *("endpoint", "stream", "outcome", "status", "error_code", "cache"),
             *("prompt_tokens", "cached_tokens", "completion_tokens", "cost", "price_id"),
             *("retry_attempt", "rollback_cause", "batch_id", "worker_id", "gateway_id"),
             *("admitted_at", "claimed_at", "first_token_at", "finished_at"),

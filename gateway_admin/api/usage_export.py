@@ -37,7 +37,7 @@ COLUMNS: tuple[str, ...] = UsageSerializer.Meta.fields
 _TEXTS = frozenset(
     {
         *("request_id", "tenant", "key_prefix", "model", "model_version", "qos_class", "endpoint", "outcome"),
-        *("error_code", "rollback_cause", "batch_id", "worker_id", "gateway_id"),
+        *("error_code", "cache", "rollback_cause", "batch_id", "worker_id", "gateway_id"),
     }
 )
 _TIMES = frozenset({"admitted_at", "claimed_at", "first_token_at", "finished_at"})

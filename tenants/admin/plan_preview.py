@@ -155,6 +155,33 @@ def _consequences(old: Plan, new: Plan, now: datetime) -> Iterator[str]:
         yield _("Answers are no longer kept: a repeated request with an Idempotency-Key cannot get its answer again.")
     if new.retention_hours > old.retention_hours:
         yield _("Answers are stored in clear for %(hours)d hours.") % {"hours": new.retention_hours}
+    yield from _kept_answers(old, new)
+
+
+def _kept_answers(old: Plan, new: Plan) -> Iterator[str]:
+    """What of answers to equal requests begins or ends to be kept, where, and for how long."""
+    was_kept, is_kept = old.response_cache != "off", new.response_cache != "off"
+    if was_kept and not is_kept:
+        yield _("Equal requests are computed again, each of them. What is kept is not given any more and runs out.")
+        return
+    if not is_kept:
+        return
+    if new.response_cache != old.response_cache or new.response_cache_ttl_s > old.response_cache_ttl_s:
+        which = _("All answers") if new.response_cache == "all" else _("Answers that a repetition would give again")
+        told = _(
+            "%(which)s are kept in the gateways' memory and in the store, compressed and readable there, for "
+            "%(seconds)s seconds, and are given to equal requests%(whom)s."
+        )
+        whom = _(" of every tenant whose plan shares") if new.cache_sharing == "shared" else _(" of the same tenant")
+        yield told % {"which": which, "seconds": whole(new.response_cache_ttl_s), "whom": whom}
+    if new.max_stale_s > (old.max_stale_s if was_kept else 0):
+        told = _(
+            "The last good answers are kept on the gateways' disks for %(seconds)s seconds, for when engines fail."
+        )
+        yield told % {"seconds": whole(new.max_stale_s)}
+    if new.cached_price_percent != old.cached_price_percent:
+        told = _("A kept answer counts and costs %(percent)d percent of a computed one, instead of %(before)d.")
+        yield told % {"percent": new.cached_price_percent, "before": old.cached_price_percent}
 
 
 def _lost_models(lost: dict[str, int]) -> Iterator[str]:

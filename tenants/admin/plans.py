@@ -81,6 +81,15 @@ class PlanAdmin(AuditedAdmin):
         *limit_fieldsets(_("They hold for each tenant: all its keys together. Empty: none set."), soft=True),
         (_("Models"), {"fields": ("allowed_models",)}),
         (_("Prompts and answers"), {"fields": ("cache_sharing", "retention_hours")}),
+        (
+            _("Equal requests"),
+            {
+                "fields": (
+                    "response_cache",
+                    ("response_cache_ttl_s", "cached_price_percent", "max_stale_s"),
+                )
+            },
+        ),
     )
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Plan]":

@@ -48,6 +48,7 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
         "model_and_version",
         "class_name",
         "outcome_label",
+        "cache_label",
         "status",
         "prompt",
         "answer",
@@ -62,6 +63,7 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
         ("key", AutocompleteSelectFilter),
         ("qos_class", ChoicesDropdownFilter),
         ("outcome", ChoicesDropdownFilter),
+        ("cache", ChoicesDropdownFilter),
         ("model", FieldTextFilter),
         ("model_version", FieldTextFilter),
         ("finished_at", TimeRangeFilter),
@@ -76,7 +78,7 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
     search_help_text = _("A whole request id, as in the answer's x-request-id.")
     fieldsets = (
         (None, {"fields": ("request_id", "whose_tenant", "whose_key", "endpoint", "stream", "qos_class")}),
-        (_("Outcome"), {"fields": ("outcome", "status", "error_code", "retry_attempt", "rollback_cause")}),
+        (_("Outcome"), {"fields": ("outcome", "cache", "status", "error_code", "retry_attempt", "rollback_cause")}),
         (_("Tokens"), {"fields": ("prompt_tokens", "cached_tokens", "completion_tokens")}),
         (_("Cost"), {"fields": ("cost", "price_line")}),
         (
@@ -123,6 +125,11 @@ class UsageRecordAdmin(WhoseColumns, ReadOnlyAdmin):
     def outcome_label(self, record: UsageRecord) -> tuple[str, str]:
         """How it ended, coloured."""
         return record.outcome, record.get_outcome_display()
+
+    @display(description=_("cache"))
+    def cache_label(self, record: UsageRecord) -> str:
+        """What a kept or shared answer did for it; empty for one that was computed."""
+        return record.get_cache_display()
 
     @display(description=_("class"))
     def class_name(self, record: UsageRecord) -> str:

@@ -219,3 +219,37 @@ def test_history_leads_to_the_audit_log(admin_client: Client, customer: Customer
     entry = admin_client.get(reverse("admin:auditlog_logentry_change", args=[newest.pk])).text
     assert "1000.00" in entry
     assert "1200.00" in entry
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "untold"),
+    [
+        (
+            {"response_cache": "off"},
+            {"response_cache": "deterministic", "response_cache_ttl_s": "7200"},
+            ("Answers that a repetition would give again are kept", "7,200 seconds", "of the same tenant", "disks for"),
+            ("All answers",),
+        ),
+        ({}, {"response_cache": "all"}, ("All answers are kept",), ("disks for",)),
+        ({}, {"response_cache": "off"}, ("Equal requests are computed again",), ("are kept in",)),
+        ({}, {"response_cache_ttl_s": "60"}, (), ("are kept in",)),
+        ({}, {"max_stale_s": "172800"}, ("disks for 172,800 seconds",), ("are kept in",)),
+        ({}, {"cached_price_percent": "50"}, ("costs 50 percent of a computed one, instead of 0",), ("are kept in",)),
+        ({"response_cache": "off"}, {"cached_price_percent": "50"}, (), ("50 percent of a computed",)),
+    ],
+)
+def test_the_preview_says_what_begins_to_be_kept_where_and_for_how_long(
+    admin_client: Client,
+    customer: Customer,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    told: tuple[str, ...],
+    untold: tuple[str, ...],
+) -> None:
+    Plan.objects.filter(pk=customer.plan.pk).update(**old)
+    customer.plan.refresh_from_db()
+
+    text = preview(admin_client, customer.plan, **new).text
+
+    assert [words for words in told if words not in text] == []
+    assert [words for words in untold if words in text] == []

@@ -10,6 +10,8 @@ from django.utils import translation
 from gateway_admin.models import Action, Kind, OperatorAction, Result, State
 from gateway_admin.queues_page import page_words
 from tenants.models import (
+    CACHE_CHOICES,
+    CACHING_CHOICES,
     OUTCOME_CHOICES,
     QOS_CHOICES,
     ROLLBACK_CHOICES,
@@ -74,7 +76,10 @@ def test_every_choice_has_a_chinese_name(choices: type[TextChoices]) -> None:
         assert [label for label in choices.labels if not CHINESE.search(str(label))] == []
 
 
-@pytest.mark.parametrize("choices", [QOS_CHOICES, OUTCOME_CHOICES, ROLLBACK_CHOICES, SCOPE_CHOICES, SHARING_CHOICES])
+@pytest.mark.parametrize(
+    "choices",
+    [QOS_CHOICES, OUTCOME_CHOICES, ROLLBACK_CHOICES, SCOPE_CHOICES, SHARING_CHOICES, CACHE_CHOICES, CACHING_CHOICES],
+)
 def test_every_value_of_a_column_has_a_chinese_name(choices: list[tuple[str, str]]) -> None:
     with translation.override("zh-hans"):
         assert [label for _value, label in choices if not CHINESE.search(str(label))] == []
