@@ -276,7 +276,7 @@ class HotKeyAdmin(AuditedAdmin):
         """Who set it, and how long ago."""
         if row.changed_at is None:
             return "–"
-        return gettext("%(who)s, %(when)s") % {"who": row.changed_by_name, "when": _ago(row.changed_at)}
+        return format_html('{}<span class="sluice-about">{}</span>', row.changed_by_name, _ago(row.changed_at))
 
 
 def _ago(at: Any) -> str:

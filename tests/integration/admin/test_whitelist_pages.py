@@ -79,7 +79,8 @@ def test_the_list_tells_how_often_how_it_changes_and_who_set_what(
         "m1",
         "prompt_front",
         "front page",
-        "ada, 3\xa0hours ago",
+        ">3\xa0hours ago<",
+        ">ada<span",
         "in 4\xa0days",
     ):
         assert told in text, told
