@@ -8,11 +8,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_admin.settings")
 from bench import (
     admission,
     affinity,
+    attack,
     batching,
     engine,
     equal_prefixes,
     eviction,
     fair_share,
+    filters,
     gateway_cost,
     overload,
     padding,
@@ -38,7 +40,9 @@ BENCHMARKS = {
     "tenancy": tenancy.main,
     "soak": soak.main,
     "token_count": token_count.main,
+    "filters": filters.main,
     "protection": protection.main,
+    "attack": attack.main,
 }
 
 
