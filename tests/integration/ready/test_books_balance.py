@@ -139,7 +139,7 @@ class Books(RuleBasedStateMachine):
             self.open[one.request_id] = one, int(time.time() * 1000)
         if isinstance(verdict, Admitted | Hit):
             self.admitted.add(one.request_id)
-            self._check_caps(one)
+            self._check_caps(one, holds_slot=isinstance(verdict, Admitted))
         if twice:
             assert type(self._admit(one)) is type(verdict)
 
@@ -152,11 +152,11 @@ class Books(RuleBasedStateMachine):
                     self._do(self.ready.seed(world.owner(one, gap), gap, self._rows_before(world.owner(one, gap), gap)))
         return verdict
 
-    def _check_caps(self, one: NewItem) -> None:
+    def _check_caps(self, one: NewItem, *, holds_slot: bool) -> None:
         for limit in one.limits:
             owner = f"{limit.level.value}:{one.tenant_id if limit.level is Level.TENANT else one.key_id}"
             [day, *_] = sorted(self.store.keys(f"sl:spent:{owner}:d*"), reverse=True)
-            if limit.name == "max_concurrent" and limit.level is Level.TENANT:
+            if holds_slot and limit.name == "max_concurrent" and limit.level is Level.TENANT:
                 assert self.store.scard(f"sl:slots:{owner}") <= limit.cap
             if limit.name == "requests_per_day":
                 used = self.store.hmget(day, "r", "hr")
