@@ -13,7 +13,7 @@ prompt_counts = Counter(
 )
 cache_requests = Counter(
     "sluice_cache_requests_total",
-    "Requests by what kept answers did for them: hit_local, hit_store, miss, coalesced, stale, bypass (none may be kept).",
+    "By what kept answers did for a request: hit_local, hit_store, miss, coalesced, stale, bypass (none may be kept).",
     ["outcome"],
 )
 cache_stored = Counter("sluice_cache_stored_total", "Answers that were kept in the store.")
@@ -22,7 +22,9 @@ cache_refused = Counter(
     "Computed answers that were not kept: cut_short, unknown_form, too_long, other_version, continued, store_away.",
     ["reason"],
 )
-cache_bytes = Gauge("sluice_cache_bytes", "Bytes that kept answers take, by level: local (this process), store.", ["level"])
+cache_bytes = Gauge(
+    "sluice_cache_bytes", "Bytes that kept answers take, by level: local (this process), store.", ["level"]
+)
 cache_entries = Gauge("sluice_cache_entries", "Kept answers, by level: local (this process), store.", ["level"])
 cache_local_bytes = Gauge("sluice_cache_local_bytes", "Bytes that the first level of kept answers takes.")
 cache_local_max_bytes = Gauge("sluice_cache_local_max_bytes", "Bytes that it may take.")
@@ -127,10 +129,11 @@ prompt_lookups = Counter(
 prompt_absent_queries = Counter(
     "sluice_prompt_absent_queries_total", "Questions to the database about stored prompts that do not exist."
 )
+prompts_cold = Gauge("sluice_prompts_cold", "Stored prompts that were missed lately, as this process counts them.")
 prompt_warm_ups = Counter(
     "sluice_prompt_warm_ups_total",
-    "Stored prompts that kept being missed: row (put into the store), prefilled, warm (an engine has the prefix already), "
-    "short, over_budget, failed.",
+    "Stored prompts that kept being missed: row (put into the store), prefilled, warm (an engine has the prefix), short, "
+    "over_budget, failed.",
     ["what"],
 )
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])

@@ -175,6 +175,7 @@ class PromptFinder:
         self.local.put(found.public_id, head, text, asked_at_s)
         if self.cold.missed(found.public_id):
             await self._warm(head, text)
+        metrics.prompts_cold.set(len(self.cold))
         return Answer(head, text if number in (None, text.number) else None, "database")
 
     async def _warm(self, head: Head, text: PromptText) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from caching.filters.truth import AnnouncedTooLongAgo
 from caching.prompt_rows import PromptRows
 from domain.prompt_id import RANDOM_BYTES, make_id
 from gateway.database import Database
@@ -86,10 +87,16 @@ class PromptKeeper:
     async def _new_id(self) -> str:
         """Draw an id. The filter knows it before anybody else does: from then on it is never called absent."""
         try:
-            public_id = make_id(await self._known.announce(), secrets.token_bytes(RANDOM_BYTES))
-            await self._known.add(public_id)
+            try:
+                return await self._announced_id()
+            except AnnouncedTooLongAgo:  # held up on the way; the next one will not be
+                return await self._announced_id()
         except (RedisError, OSError) as error:
             raise refuse(Refusal.PROMPTS_UNAVAILABLE) from error
+
+    async def _announced_id(self) -> str:
+        public_id = make_id(await self._known.announce(), secrets.token_bytes(RANDOM_BYTES))
+        await self._known.add(public_id)
         return public_id
 
     async def _forget_id(self) -> None:
