@@ -132,8 +132,8 @@ prompt_absent_queries = Counter(
 prompts_cold = Gauge("sluice_prompts_cold", "Stored prompts that were missed lately, as this process counts them.")
 prompt_warm_ups = Counter(
     "sluice_prompt_warm_ups_total",
-    "Stored prompts that kept being missed: row (put into the store), prefilled, warm (an engine has the prefix), short, "
-    "over_budget, failed.",
+    "Stored prompts that kept being missed: row (put into the store), prefilled, warm (an engine has the prefix), "
+    "short, over_budget, failed.",
     ["what"],
 )
 swept = Counter("sluice_swept_total", "Items that the sweep put right.", ["what"])

@@ -170,6 +170,26 @@ def test_a_change_is_seen_by_both_gateways_within_a_second(pair: Stack) -> None:
     assert [read(made["id"]).status_code for _ in range(12)] == [404] * 12
 
 
+def test_a_prompt_that_keeps_being_missed_is_warmed_up(sim: Stack, client: OpenAI, model: str) -> None:
+    """Its row goes to the store; its engine has the prefix already, from the very requests that missed the row."""
+    rules = [{"role": "system", "content": "Rule of the house. " * 40}, {"role": "user", "content": "{{question}}"}]
+    public_id = store(client, rules)["id"]
+    rows = figure(sim, "sluice_prompt_warm_ups_total", what="row")
+    warm = figure(sim, "sluice_prompt_warm_ups_total", what="warm")
+    runs = len(sim.usage_rows())
+    asked = 0
+    while figure(sim, "sluice_prompt_warm_ups_total", what="row") == rows:
+        ask(client, model, {"id": public_id, "variables": {"question": "why?"}})
+        asked += 1
+        assert asked < 8
+        time.sleep(1.1)
+
+    assert sim.store().hget(f"sl:prompt:{public_id}", "head")
+    wait_until(lambda: figure(sim, "sluice_prompt_warm_ups_total", what="warm") > warm, 30)
+    wait_until(lambda: len(sim.usage_rows()) >= runs + asked, 20)
+    assert sim.query("SELECT count(*) FROM tenants_usagerecord WHERE tenant_id = 0") == [(0,)]
+
+
 def made_up(count: int, since_ms: int, until_ms: int) -> list[str]:
     chance = random.Random(5)
     return [make_id(chance.randrange(since_ms, until_ms), secrets.token_bytes(RANDOM_BYTES)) for _ in range(count)]
