@@ -1,4 +1,4 @@
-"""Equal requests get kept answers, well-formed in every form; nothing but a good answer to the same question is given."""
+"""Equal requests get kept answers, well-formed in every form; nothing but a good answer to the same one is given."""
 
 import json
 import uuid
@@ -333,6 +333,19 @@ def test_an_answer_is_kept_no_longer_than_its_plan_says(keeping: Stack, keys: di
     body = chat(question())
     compute(keeping, body, keys["forgets-soon"])
     wait_until(lambda: word(ask(keeping, body, keys["forgets-soon"])) == "miss", SOON_S)
+
+
+def test_the_last_good_answer_stands_in_where_computing_takes_too_long(keeping: Stack, keys: dict[str, str]) -> None:
+    body, key = chat(question(), metadata={"sim": "delay=2,tokens=5"}), keys["forgets-soon"]
+    first = compute(keeping, body, key)
+    hurried = body | {"timeout": 0.5}
+    stale = wait_until(lambda: (one := ask(keeping, hurried, key)).headers["x-cache"] == "stale" and one, SOON_S)
+    assert stale.json()["choices"] == first.json()["choices"]
+    assert int(stale.headers["age"]) >= 1
+    assert stale.headers["warning"].startswith("110 ")
+    assert sse.strict_response(ask(keeping, hurried | {"stream": True}, key)).text
+    assert ask(keeping, hurried, key, cache_control="no-cache").status_code == 504
+    assert ask(keeping, hurried, key, cache_control="max-age=1").status_code == 504
 
 
 def test_an_idempotency_key_is_looked_at_first(keeping: Stack, keys: dict[str, str]) -> None:
