@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 KEY = "sl:prompt:"
 KEEP_MS = 600_000
-CHANGING_MS = 15_000
-"""Longer than whoever reads the database waits for it."""
+CHANGING_MS = 30_000
+"""Longer than anybody waits for the database, and than a change goes on that nobody waits for any more."""
 _FASTEST = 1
 
 _READ = """
