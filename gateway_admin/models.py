@@ -1,4 +1,6 @@
-"""What operators did to queues and workers; their tokens."""
+"""What operators did to queues, workers and kept answers; their tokens."""
+
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +10,18 @@ from django.utils.translation import gettext_lazy as _
 from gateway_admin.automation_token import AutomationToken
 from tenants.models import QOS_CHOICES
 
-__all__ = ["Action", "AutomationToken", "Kind", "OperatorAction", "Result", "State", "target_name"]
+__all__ = [
+    "CACHE_CHOICES",
+    "SWITCHES",
+    "Action",
+    "AutomationToken",
+    "Kind",
+    "OperatorAction",
+    "Result",
+    "State",
+    "cache_choice",
+    "target_name",
+]
 
 _CLASS_NAMES = dict(QOS_CHOICES)
 
@@ -18,6 +31,7 @@ class Kind(models.TextChoices):
 
     QUEUE = "queue", _("queue")
     WORKER = "worker", _("worker")
+    CACHE = "cache", _("kept answers")
 
 
 class State(models.TextChoices):
@@ -34,6 +48,8 @@ class Action(models.TextChoices):
     PAUSE = "pause", _("Pause")
     DRAIN = "drain", _("Drain")
     OPEN = "open", _("Open")
+    FIX = "fix", _("Fix")
+    RELEASE = "release", _("Give back")
 
 
 class Result(models.TextChoices):
@@ -46,8 +62,31 @@ class Result(models.TextChoices):
     FAILED = "failed", _("failed: Valkey did not answer as it should")
 
 
+SWITCHES = [choice for choice in Action.choices if choice[0] in (Action.PAUSE, Action.DRAIN, Action.OPEN)]
+"""What can be done to queues and workers."""
+
+CACHE_CHOICES: dict[str, Any] = {
+    "w11": _("K by the memory watermark"),
+    "w11-literal": _("K by the memory watermark, plain hit rate"),
+    "ghost": _("whichever policy hits most"),
+    "lru": "LRU",
+    "lru-2": "LRU-2",
+    "lru-3": "LRU-3",
+    "lru-5": "LRU-5",
+    "arc": "ARC",
+    "mq": "MQ",
+}
+
+
+def cache_choice(name: str) -> str:
+    """Name for a person what gateways evict kept answers by."""
+    return str(CACHE_CHOICES.get(name, name))
+
+
 def target_name(kind: str, target: str) -> str:
     """Name a target for a person; the target of a queue is ``<model>:<class>``."""
+    if kind == Kind.CACHE:
+        return cache_choice(target)
     if kind != Kind.QUEUE:
         return target
     model, _colon, qos_class = target.rpartition(":")

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from gateway_admin.limits import limits_by_class
 from gateway_admin.live import connect_for_page
 from gateway_admin.live_page import state_names
-from gateway_admin.models import Action, OperatorAction, State
+from gateway_admin.models import SWITCHES, OperatorAction, State
 from gateway_admin.queues import QueuesView, read_queues
 from gateway_admin.switch import PERMISSION, last_switches
 from gateway_admin.trouble import find_troubles
@@ -32,7 +32,7 @@ def queues(request: HttpRequest) -> HttpResponse:
         "title": _("Queues"),
         "may_switch": request.user.has_perm(PERMISSION),
         "may_search": request.user.has_perm("gateway_admin.view_operatoraction"),
-        "actions": Action.choices,
+        "actions": SWITCHES,
         "words": page_words(),
     }
     return TemplateResponse(request, "operators/queues.html", context)

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from gateway_admin import consequence
 from gateway_admin.limits import limits_by_class
 from gateway_admin.live import connect_for_page
-from gateway_admin.models import Action, Kind, Result, State, target_name
+from gateway_admin.models import SWITCHES, Action, Kind, Result, State, target_name
 from gateway_admin.queues import QueuesView, QueueView, read_queues
 from gateway_admin.switch import PERMISSION, STATE_AFTER, Target, last_switches, switch
 from gateway_admin.wording import by_whom
@@ -29,9 +29,9 @@ _CONFLICT, _UNAVAILABLE = 409, 503
 class SwitchForm(forms.Form):
     """What is to be done, and to what."""
 
-    kind = forms.ChoiceField(choices=Kind.choices)
+    kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in (Kind.QUEUE, Kind.WORKER)])
     target = forms.CharField(max_length=255)
-    action = forms.ChoiceField(choices=Action.choices)
+    action = forms.ChoiceField(choices=SWITCHES)
 
 
 class ConfirmedForm(SwitchForm):

@@ -55,6 +55,7 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
                 _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
                 _item(_("Queues"), "stacks", reverse_lazy("queues")),
                 _item(_("Engines"), "monitoring", reverse_lazy("engines")),
+                _item(_("Cache"), "cached", reverse_lazy("cache")),
                 _rows(_("Whitelist"), "local_fire_department", "tenants", "hotkey"),
                 *flower,
             ],

@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.account_page import account
+from gateway_admin.cache_page import cache, cache_fix, cache_state
 from gateway_admin.erase_page import erase_page
 from gateway_admin.live_page import engines, engines_state
 from gateway_admin.packaged_files import serve_packaged_file
@@ -27,6 +28,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/queues/state", admin.site.admin_view(queues_state), name="queues-state"),
     path("admin/queues/switch", admin.site.admin_view(switch_page), name="queues-switch"),
     path("admin/tenants/tenant/<int:tenant_id>/erase", admin.site.admin_view(erase_page), name="tenant-erase"),
+    path("admin/cache/", admin.site.admin_view(cache), name="cache"),
+    path("admin/cache/state", admin.site.admin_view(cache_state), name="cache-state"),
+    path("admin/cache/fix", admin.site.admin_view(cache_fix), name="cache-fix"),
     path("admin/", admin.site.urls),
     path("account", account, name="account"),
     path("i18n/", include("django.conf.urls.i18n")),
