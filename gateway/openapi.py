@@ -99,13 +99,13 @@ def ref(struct: type[msgspec.Struct]) -> JsonSchema:
     return {"$ref": _REF.format(name=struct.__name__)}
 
 
-def _errors(*refusals: Refusal | ApiError) -> dict[tuple[int, str], OpenApiResponse]:
+def errors(*refusals: Refusal | ApiError) -> dict[tuple[int, str], OpenApiResponse]:
     """One response a status, with an example for each refusal that has it."""
     by_status: dict[int, list[OpenApiExample]] = {}
     for refusal in refusals:
         error = refusal if isinstance(refusal, ApiError) else refuse(refusal)
-        example = OpenApiExample(error.reason or error.code or "error", value=msgspec.json.decode(error.body()))
-        by_status.setdefault(error.status, []).append(example)
+        shown = OpenApiExample(error.reason or error.code or "error", value=msgspec.json.decode(error.body()))
+        by_status.setdefault(error.status, []).append(shown)
     return {
         (status, "application/json"): OpenApiResponse(ref(ErrorBody), _MEANING[status], examples)
         for status, examples in by_status.items()
@@ -125,7 +125,7 @@ _MEANING = {
     503: "Nothing can serve the request now; `retry-after` says when to come back.",
     504: "The request ran longer than is allowed.",
 }
-_AUTH = (
+AUTH = (
     Refusal.KEY_MISSING,
     Refusal.KEY_UNKNOWN,
     Refusal.KEY_REVOKED,
@@ -135,7 +135,7 @@ _AUTH = (
 )
 _INFERENCE = (
     Refusal.INVALID_BODY,
-    *_AUTH,
+    *AUTH,
     Refusal.SCOPE_MISSING,
     Refusal.MODEL_NOT_FOUND,
     Refusal.MODEL_NOT_ALLOWED,
@@ -162,26 +162,27 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
-def _example(name: str, value: Mapping[str, object]) -> OpenApiExample:
+def example(name: str, value: Mapping[str, object]) -> OpenApiExample:
+    """A body that the endpoint takes."""
     return OpenApiExample(name, value=dict(value), request_only=True, media_type="application/json")
 
 
-def _described(**schema: object) -> Callable[[MethodT], MethodT]:
+def described(**schema: object) -> Callable[[MethodT], MethodT]:
     """``extend_schema`` with a type: it returns the method that it was given."""
     return cast(Callable[[MethodT], MethodT], extend_schema(**schema))
 
 
-chat_schema = _described(
+chat_schema = described(
     operation_id="createChatCompletion",
     tags=["inference"],
     parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(ChatRequest)},
     examples=[
-        _example(
+        example(
             "Question",
             {"model": _MODEL, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
         ),
-        _example(
+        example(
             "Stream with token counts",
             {
                 "model": _MODEL,
@@ -195,161 +196,87 @@ chat_schema = _described(
     responses={
         (200, "application/json"): OpenApiResponse(ref(ChatCompletion), "The whole answer."),
         (200, "text/event-stream"): OpenApiResponse(ref(ChatCompletionChunk), "The answer as it comes."),
-        **_errors(*_INFERENCE, Refusal.PROMPT_NOT_FOUND, Refusal.UNKNOWN_PROMPTS, Refusal.PROMPTS_UNAVAILABLE),
+        **errors(*_INFERENCE, Refusal.PROMPT_NOT_FOUND, Refusal.UNKNOWN_PROMPTS, Refusal.PROMPTS_UNAVAILABLE),
     },
 )
 
-completions_schema = _described(
+completions_schema = described(
     operation_id="createCompletion",
     tags=["inference"],
     parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(CompletionsRequest)},
-    examples=[_example("Continue a text", {"model": _MODEL, "prompt": "Once upon a time", "max_tokens": 16})],
+    examples=[example("Continue a text", {"model": _MODEL, "prompt": "Once upon a time", "max_tokens": 16})],
     responses={
         (200, "application/json"): OpenApiResponse(ref(Completion), "The whole answer."),
         (200, "text/event-stream"): OpenApiResponse(ref(Completion), "The answer as it comes."),
-        **_errors(*_INFERENCE),
+        **errors(*_INFERENCE),
     },
 )
 
-embeddings_schema = _described(
+embeddings_schema = described(
     operation_id="createEmbedding",
     tags=["inference"],
     parameters=[_IDEMPOTENCY_KEY],
     request={"application/json": ref(EmbeddingsRequest)},
     examples=[
-        _example("One text", {"model": _EMBEDDING_MODEL, "input": "A lock lets a boat climb a hill."}),
-        _example(
+        example("One text", {"model": _EMBEDDING_MODEL, "input": "A lock lets a boat climb a hill."}),
+        example(
             "Several texts, short vectors",
             {"model": _EMBEDDING_MODEL, "input": ["a boat", "a ship"], "dimensions": 64, "encoding_format": "base64"},
         ),
     ],
     responses={
         (200, "application/json"): OpenApiResponse(ref(EmbeddingList), "One vector for each input."),
-        **_errors(*_INFERENCE),
+        **errors(*_INFERENCE),
     },
 )
 
-models_schema = _described(
+models_schema = described(
     operation_id="listModels",
     tags=["models"],
-    responses={(200, "application/json"): OpenApiResponse(ref(ModelList), "The models."), **_errors(*_AUTH)},
+    responses={(200, "application/json"): OpenApiResponse(ref(ModelList), "The models."), **errors(*AUTH)},
 )
 
-model_schema = _described(
+model_schema = described(
     operation_id="retrieveModel",
     tags=["models"],
     responses={
         (200, "application/json"): OpenApiResponse(ref(ModelCard), "The model."),
-        **_errors(*_AUTH, Refusal.MODEL_NOT_FOUND),
+        **errors(*AUTH, Refusal.MODEL_NOT_FOUND),
     },
 )
 
-limits_schema = _described(
+limits_schema = described(
     operation_id="retrieveLimits",
     tags=["account"],
     responses={
         (200, "application/json"): OpenApiResponse(ref(LimitsReport), "The limits, and how far they are used."),
-        **_errors(*_AUTH, Refusal.SCOPE_MISSING, Refusal.STORE_UNAVAILABLE),
+        **errors(*AUTH, Refusal.SCOPE_MISSING, Refusal.STORE_UNAVAILABLE),
     },
 )
 
 
-def _asked(name: str, description: str, **schema: object) -> OpenApiParameter:
+def asked(name: str, description: str, **schema: object) -> OpenApiParameter:
+    """A parameter of the query; a text unless ``schema`` says otherwise."""
     return OpenApiParameter(name, {"type": "string", **schema}, OpenApiParameter.QUERY, description=description)
 
 
-usage_schema = _described(
+usage_schema = described(
     operation_id="retrieveUsage",
     tags=["account"],
     parameters=[
-        _asked("start", "ISO 8601 (UTC if no zone is given) or seconds of the epoch; left out: the month's beginning."),
-        _asked("end", "The first moment that does not count; left out: now. Buckets are always whole."),
-        _asked("bucket", "How long each bucket is.", enum=["hour", "day", "month"], default="day"),
-        _asked("group_by", "Some of `model`, `key` and `class`, comma separated."),
+        asked("start", "ISO 8601 (UTC if no zone is given) or seconds of the epoch; left out: the month's beginning."),
+        asked("end", "The first moment that does not count; left out: now. Buckets are always whole."),
+        asked("bucket", "How long each bucket is.", enum=["hour", "day", "month"], default="day"),
+        asked("group_by", "Some of `model`, `key` and `class`, comma separated."),
     ],
     responses={
         (200, "application/json"): OpenApiResponse(ref(UsageReport), "What your tenant used, and its budget."),
-        **_errors(Refusal.INVALID_BODY, *_AUTH, Refusal.SCOPE_MISSING, Refusal.USAGE_UNAVAILABLE),
+        **errors(Refusal.INVALID_BODY, *AUTH, Refusal.SCOPE_MISSING, Refusal.USAGE_UNAVAILABLE),
     },
 )
 
-_PROMPT_ERRORS = (
-    *_AUTH,
-    Refusal.SCOPE_MISSING,
-    Refusal.PROMPT_NOT_FOUND,
-    Refusal.UNKNOWN_PROMPTS,
-    Refusal.PROMPTS_UNAVAILABLE,
-)
-_TEMPLATE = {"messages": [{"role": "user", "content": "Translate into {{language}}: {{text}}"}]}
-
-prompt_list_schema = _described(
-    operation_id="listPrompts",
-    tags=["prompts"],
-    parameters=[
-        _asked("after", "The id of a prompt: begin with the one after it."),
-        OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
-    ],
-    responses={
-        (200, "application/json"): OpenApiResponse(ref(PromptList), "Your stored prompts."),
-        **_errors(Refusal.INVALID_BODY, *_PROMPT_ERRORS),
-    },
-)
-
-prompt_create_schema = _described(
-    operation_id="createPrompt",
-    tags=["prompts"],
-    request={"application/json": ref(NewPrompt)},
-    examples=[_example("Two variables", {"name": "translation", **_TEMPLATE})],
-    responses={
-        (201, "application/json"): OpenApiResponse(ref(Prompt), "The stored prompt."),
-        **_errors(
-            *(Refusal.INVALID_BODY, Refusal.TOO_MANY_PROMPTS, *_AUTH, Refusal.SCOPE_MISSING),
-            *(Refusal.BODY_TOO_LARGE, Refusal.PROMPTS_UNAVAILABLE),
-        ),
-    },
-)
-
-prompt_schema = _described(
-    operation_id="retrievePrompt",
-    tags=["prompts"],
-    parameters=[OpenApiParameter("version", {"type": "integer", "minimum": 1}, description="Left out: the latest.")],
-    responses={
-        (200, "application/json"): OpenApiResponse(ref(Prompt), "The stored prompt."),
-        **_errors(Refusal.INVALID_BODY, *_PROMPT_ERRORS),
-    },
-)
-
-prompt_version_schema = _described(
-    operation_id="createPromptVersion",
-    tags=["prompts"],
-    request={"application/json": ref(NewVersion)},
-    examples=[_example("Next version", _TEMPLATE)],
-    responses={
-        (201, "application/json"): OpenApiResponse(ref(Prompt), "The prompt with its new version."),
-        **_errors(Refusal.INVALID_BODY, Refusal.TOO_MANY_PROMPTS, *_PROMPT_ERRORS, Refusal.BODY_TOO_LARGE),
-    },
-)
-
-prompt_versions_schema = _described(
-    operation_id="listPromptVersions",
-    tags=["prompts"],
-    responses={
-        (200, "application/json"): OpenApiResponse(ref(VersionList), "Its versions."),
-        **_errors(*_PROMPT_ERRORS),
-    },
-)
-
-prompt_delete_schema = _described(
-    operation_id="deletePrompt",
-    tags=["prompts"],
-    responses={
-        (200, "application/json"): OpenApiResponse(ref(PromptDeleted), "It is gone."),
-        **_errors(*_PROMPT_ERRORS),
-    },
-)
-
-filter_schema = _described(
+filter_schema = described(
     operation_id="retrievePromptFilter",
     tags=["prompts"],
     parameters=[
@@ -373,20 +300,20 @@ filter_schema = _described(
         (304, "application/octet-stream"): OpenApiResponse(
             None, "You have it: `x-sluice-filter-complete-ms` says from when on it says nothing."
         ),
-        **_errors(
-            *(Refusal.INVALID_BODY, *_AUTH, Refusal.SCOPE_MISSING),
+        **errors(
+            *(Refusal.INVALID_BODY, *AUTH, Refusal.SCOPE_MISSING),
             *(Refusal.STORE_UNAVAILABLE, Refusal.USAGE_UNAVAILABLE),
         ),
     },
 )
 
-livez_schema = _described(
+livez_schema = described(
     operation_id="livez",
     tags=["health"],
     responses={(200, "application/json"): OpenApiResponse(ref(LiveReport), "The process lives.")},
 )
 
-readyz_schema = _described(
+readyz_schema = described(
     operation_id="readyz",
     tags=["health"],
     responses={
@@ -395,7 +322,7 @@ readyz_schema = _described(
     },
 )
 
-metrics_schema = _described(
+metrics_schema = described(
     operation_id="metrics",
     tags=["health"],
     responses={(200, "text/plain"): OpenApiResponse({"type": "string"}, "Figures in Prometheus' text format.")},

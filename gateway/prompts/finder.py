@@ -17,7 +17,7 @@ from caching.prompt_rows import Head, PromptRows
 from domain.prompt_id import is_well_formed, made_at_ms
 from gateway.database import Database
 from gateway.errors import ApiError, Refusal, refuse
-from gateway.prompts.first_level import FirstLevel
+from gateway.prompts.first_level import FRESH_S, FirstLevel
 from gateway.prompts.known_ids import KnownIds
 from gateway.prompts.misses import AbsentIds, MissLimit
 from gateway.prompts.version import PromptText, text_of, unpack
@@ -76,11 +76,11 @@ class PromptFinder:
             is_hot: whether an id is on the whitelist: it passes by the filter.
         """
         self.local, self.cold = FirstLevel(clock), ColdKeys()
-        self._is_hot = is_hot
         self.due: set[str] = set()
+        self._is_hot = is_hot
         self._known, self._rows, self._database, self._clock = known, rows, database, clock
         self._absent, self._limit = AbsentIds(clock), MissLimit(unknown_per_s, clock)
-        self._flights: dict[Name, asyncio.Task[Answer]] = {}
+        self._flights: dict[Name, tuple[asyncio.Task[Answer], float]] = {}
 
     async def find(self, tenant_id: int, public_id: str, number: int | None = None) -> PromptText:
         """Return a version of a tenant's prompt, the latest as of now (to :data:`FRESH_S`) for None.
@@ -93,7 +93,7 @@ class PromptFinder:
             self._end("form")
             raise absent(public_id)
         existence = Existence.UNKNOWN if self._is_hot(public_id.encode()) else self._known.look(public_id)
-        if existence is Existence.NO and public_id not in self.local.pinned:
+        if existence is Existence.NO:
             self._end("filter")
             raise absent(public_id)
         if (tenant_id, public_id) in self._absent:
@@ -120,16 +120,25 @@ class PromptFinder:
             return None
         return Answer(held.head, text, "local")
 
+    def forget(self, public_id: str) -> None:
+        """It was changed: what was found before, or is on its way, is not for those who look from now on."""
+        self.local.drop(public_id)
+        self.cold.leave(public_id)
+        self._flights = {name: flight for name, flight in self._flights.items() if name[1] != public_id}
+
     async def _together(self, name: Name) -> Answer:
-        """Those of one tenant who look for the same at the same moment ask once."""
-        task = self._flights.get(name)
-        if task is None:
-            task = self._flights[name] = asyncio.create_task(self._ask(*name))
+        """Those of one tenant who look for the same at the same moment ask once; a moment is ``FRESH_S`` at most."""
+        now_s = self._clock()
+        task, begun_s = self._flights.get(name, (None, now_s))
+        if task is None or now_s - begun_s >= FRESH_S:
+            task = asyncio.create_task(self._ask(*name))
             task.add_done_callback(lambda done: self._landed(name, done))
+            self._flights[name] = task, now_s
         return await asyncio.shield(task)
 
     def _landed(self, name: Name, task: "asyncio.Task[Answer]") -> None:
-        del self._flights[name]
+        if self._flights.get(name, (None, 0.0))[0] is task:
+            del self._flights[name]
         if not task.cancelled():
             task.exception()  # looked at, also when nobody waits any more
 

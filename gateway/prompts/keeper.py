@@ -113,8 +113,7 @@ class PromptKeeper:
         except (RedisError, OSError) as error:
             raise refuse(Refusal.PROMPTS_UNAVAILABLE) from error
         finally:
-            self._finder.local.drop(public_id)
-            self._finder.cold.leave(public_id)
+            self._finder.forget(public_id)
         try:
             await self._rows.changing([public_id])
         except (RedisError, OSError) as error:  # it still knows from before, for longer than a change takes

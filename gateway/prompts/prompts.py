@@ -40,7 +40,6 @@ class Prompts:
         self.keeper = PromptKeeper(known, rows, self._database, self.finder)
         self._warm_up = WarmUp(runtime)
         self._max_bytes = runtime.config.max_body_bytes
-        self._hot_keys = runtime.hot_keys
         self._hot_keys.tell(self.finder.local.pin)
 
     async def expand(self, principal: Principal, body: bytes, use: PromptUse) -> tuple[bytes, PromptText]:
@@ -58,7 +57,6 @@ class Prompts:
 
     def used(self, principal: Principal, prompt: PromptText, model: str) -> None:
         """A valid request to ``model`` uses the prompt: count it; if it kept being missed, warm engines up as well."""
-        self._hot_keys.count("prompt", prompt.public_id.encode(), principal.tenant_id, model)
         self._hot_keys.count("prompt", prompt.public_id.encode(), principal.tenant_id, model)
         if prompt.public_id in self.finder.due:
             self.finder.due.discard(prompt.public_id)

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from gateway.body import read_body
 from gateway.connection import beneath
 from gateway.errors import ApiError
-from gateway.openapi import (
+from gateway.openapi_prompts import (
     prompt_create_schema,
     prompt_delete_schema,
     prompt_list_schema,
