@@ -48,11 +48,13 @@ _FREE = (
     *("tools", "response_format", "structured_outputs", "chat_template_kwargs", "audio", "function_call"),
     *("functions", "moderation", "prediction", "web_search_options"),
 )
-_FLOATS = ("frequency_penalty", "presence_penalty", "temperature", "top_p", "min_p", "repetition_penalty")
-_PENALTIES = frozenset(("frequency_penalty", "presence_penalty"))
+_FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty")
 _ABSENT: dict[type, tuple[str, ...]] = {
     kind: tuple(name for name in kind.__struct_fields__ if name in LEFT_OUT)
     for kind in (ChatRequest, CompletionsRequest, EmbeddingsRequest)
+}
+_FREE_OF: dict[type, tuple[str, ...]] = {
+    kind: tuple(name for name in _FREE if name in kind.__struct_fields__) for kind in (ChatRequest, CompletionsRequest)
 }
 
 
@@ -97,15 +99,14 @@ def _fold_sampling(form: Any) -> None:
         form.response_format = None
     if form.logit_bias is not None:
         form.logit_bias = {str(int(token)): bias + 0.0 for token, bias in form.logit_bias.items()} or None
-    for name in ("stop_token_ids", "allowed_token_ids"):
-        ids = getattr(form, name)
-        if ids is not None:
-            setattr(form, name, sorted(set(ids)))
-    form.stop_token_ids = form.stop_token_ids or None
+    form.stop_token_ids = sorted(set(form.stop_token_ids)) if form.stop_token_ids else None
+    if form.allowed_token_ids is not None:
+        form.allowed_token_ids = sorted(set(form.allowed_token_ids))
+    form.frequency_penalty = form.frequency_penalty or 0.0
+    form.presence_penalty = form.presence_penalty or 0.0
     for name in _FLOATS:
-        value = getattr(form, name)
-        if not value:  # None, or a zero of either sign
-            setattr(form, name, 0.0 if value is not None or name in _PENALTIES else None)
+        if getattr(form, name) == 0:
+            setattr(form, name, 0.0)  # of either sign
 
 
 def _fold_chat(form: Any) -> None:
@@ -152,8 +153,8 @@ def _fold_message(message: Message) -> Any:
 
 
 def _fold_free_json(form: Any) -> None:
-    for name in _FREE:
-        value = getattr(form, name, None)
+    for name in _FREE_OF[type(form)]:
+        value = getattr(form, name)
         if value is not None:
             setattr(form, name, _encode_free(value))
 
