@@ -103,6 +103,7 @@ class HotKeys:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._ring.close()
         try:
             await self._store.step_down()
         except (RedisError, OSError) as error:

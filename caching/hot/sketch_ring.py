@@ -49,6 +49,8 @@ class SketchRing:
 
     def count(self, kind: str, key: bytes, tenant_id: int, model: str) -> None:
         """Count one request for ``key``; takes about a microsecond."""
+        if self._sketch is None:
+            return
         self._asked += 1
         share = self._shares[tenant_id]
         share.asked += 1
@@ -68,7 +70,7 @@ class SketchRing:
         number = int(now_s // self._window_s)
         if number == self._number:
             return
-        if self._number is not None and not self._sketch.is_empty():
+        if self._number is not None and self._sketch is not None and not self._sketch.is_empty():
             self._closed[self._number] = self._sketch
         self._number = number
         self._closed = {old: sketch for old, sketch in self._closed.items() if number - self._windows <= old}
@@ -84,8 +86,13 @@ class SketchRing:
         for number in numbers:
             self._closed.pop(number, None)
 
+    def close(self) -> None:
+        """Count no more. Of a sketch that lives when the process ends, its library complains in hundreds of lines."""
+        self._closed.clear()
+        self._sketch = None
+
     def _open(self, sketch: frequent_strings_sketch) -> None:
-        self._sketch = sketch
+        self._sketch: frequent_strings_sketch | None = sketch
         self._asked = 0
         self._shares: defaultdict[int, _Share] = defaultdict(_Share)
         self._prefixes: dict[tuple[str, int, str], str] = {}

@@ -152,6 +152,17 @@ def test_a_window_that_is_not_over_is_not_handed_in() -> None:
     assert list(ring.closed()) == [0]
 
 
+def test_one_that_is_closed_counts_no_more() -> None:
+    ring = SketchRing(WINDOW_S)
+    ring.roll(0)
+    ring.count("answer", key_of(1), 1, "m")
+    ring.close()
+    ring.count("answer", key_of(1), 1, "m")
+
+    assert ring.closed() == {}
+    assert ring.counted == 1
+
+
 def test_windows_that_nobody_takes_are_bounded() -> None:
     ring = SketchRing(WINDOW_S, windows=3)
     for number in range(50):
