@@ -123,7 +123,7 @@ _MEANING = {
     429: "A limit is reached; `retry-after` says when to come back.",
     502: "The engine failed.",
     503: "Nothing can serve the request now; `retry-after` says when to come back.",
-    504: "The request ran longer than is allowed.",
+    504: "The request ran longer than is allowed, or wanted a kept answer only and there is none.",
 }
 AUTH = (
     Refusal.KEY_MISSING,
@@ -151,6 +151,7 @@ _INFERENCE = (
     Refusal.ENGINE_FAILED,
     Refusal.NO_BACKEND,
     Refusal.TIMEOUT,
+    Refusal.NOT_KEPT,
 )
 
 
@@ -160,6 +161,20 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Names the request, so that it can be sent again without being run or charged twice.",
 )
+_CACHE_CONTROL = OpenApiParameter(
+    "Cache-Control",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description="What may be done with kept answers: `no-cache`, `no-store`, `max-age=N`, `only-if-cached`.",
+)
+_SLUICE_CACHE = OpenApiParameter(
+    "x-sluice-cache",
+    {"type": "string", "enum": ["on", "off", "refresh"]},
+    OpenApiParameter.HEADER,
+    description="`on`: a kept answer also where a repetition would be answered otherwise. `refresh`: compute it anew "
+    "and keep that. `off`: compute it and keep nothing.",
+)
+_HEADERS = [_IDEMPOTENCY_KEY, _CACHE_CONTROL, _SLUICE_CACHE]
 
 
 def example(name: str, value: Mapping[str, object]) -> OpenApiExample:
@@ -175,7 +190,7 @@ def described(**schema: object) -> Callable[[MethodT], MethodT]:
 chat_schema = described(
     operation_id="createChatCompletion",
     tags=["inference"],
-    parameters=[_IDEMPOTENCY_KEY],
+    parameters=_HEADERS,
     request={"application/json": ref(ChatRequest)},
     examples=[
         example(
@@ -203,7 +218,7 @@ chat_schema = described(
 completions_schema = described(
     operation_id="createCompletion",
     tags=["inference"],
-    parameters=[_IDEMPOTENCY_KEY],
+    parameters=_HEADERS,
     request={"application/json": ref(CompletionsRequest)},
     examples=[example("Continue a text", {"model": _MODEL, "prompt": "Once upon a time", "max_tokens": 16})],
     responses={
@@ -216,7 +231,7 @@ completions_schema = described(
 embeddings_schema = described(
     operation_id="createEmbedding",
     tags=["inference"],
-    parameters=[_IDEMPOTENCY_KEY],
+    parameters=_HEADERS,
     request={"application/json": ref(EmbeddingsRequest)},
     examples=[
         example("One text", {"model": _EMBEDDING_MODEL, "input": "A lock lets a boat climb a hill."}),
