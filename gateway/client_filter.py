@@ -58,6 +58,11 @@ class ClientFilters:
         self._keep((tenant_id, size), made)
         return made
 
+    async def forget(self, tenant_id: int) -> None:
+        """Drop what is kept of a tenant."""
+        for key in [key for key in self._kept if key[0] == tenant_id]:
+            self._kept_bytes -= len(self._kept.pop(key).zipped)
+
     def _keep(self, key: tuple[int, FilterSize], made: ClientFilter) -> None:
         before = self._kept.pop(key, None)
         self._kept[key] = made

@@ -98,7 +98,8 @@ class Runtime:
         self.hot_keys.start(self._redis)
         audit = Audit(self.ready, self.gateway_id, self.relays)
         # Once more when no request that was under way at the time can run any longer.
-        forget = (self.stale.erase, self.prompts.forget_tenant, self.answers.forget_tenant)
+        filters = self.filters.for_clients
+        forget = (self.stale.erase, self.prompts.forget_tenant, self.answers.forget_tenant, filters.forget)
         tell = partial(tell_forgotten, self._redis, self.gateway_id)
         erased = Erased(
             self.snapshot, self.config.request_timeout_s + 10, (*forget, partial(erase_kept, self._redis)), tell
