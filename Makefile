@@ -16,7 +16,7 @@ ON_POSTGRES = tests/integration/tenants tests/integration/admin tests/integratio
 	$(addprefix --ignore=tests/integration/admin/,test_boot.py test_packaged_files.py test_translations.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check bench verify format clean install-dev
+.PHONY: help up down test test-real test-rest check bench verify format clean install-dev
 
 help:
 	@echo "make up      install, start everything, print how to use it (Ctrl-C stops it)"
@@ -39,13 +39,20 @@ install-dev:
 	@$(INSTALL) --dev
 
 test: install-dev
-	@# As root on Debian this installs the browser and the Postgres that some tests need; elsewhere they say so.
+	@# As root on Debian this installs the browser and the Postgres that some tests need, and fetches a Prometheus;
+	@# elsewhere they say so.
 	@$(PYTHON) tools/chromium.py
 	@$(PYTHON) tools/postgres.py
-	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
+	@$(PYTHON) tools/prometheus.py
+	@# Both at once: the real engine leaves cores idle while it answers one request, and most other tests wait.
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-real test-rest
+
+test-real:
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(ARGS)
+
+test-rest:
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadfile $(ARGS)
 	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile $(ON_POSTGRES) $(ARGS)
-	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(ARGS)
 
 check: install-dev
 	$(VENV_PYTHON) -m ruff check .

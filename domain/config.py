@@ -87,7 +87,8 @@ class Config:
         cache_store_mib: MiB of answers kept in the store for all gateways (second level).
         cache_max_answer_kib: longer answers are not kept.
         cache_policy: what the first level evicts: "ghost" (chooses among the others by what each would have hit),
-            "w11" (LRU-K, K follows the memory watermark), "lru", "lru-2", "lru-3", "lru-5", "arc" or "mq".
+            "w11" (LRU-K, K follows the memory watermark), "w11-literal" (the same with the plain hit rate), "lru",
+            "lru-2", "lru-3", "lru-5", "arc" or "mq".
         prometheus_url: where the memory watermark is read, such as ``http://127.0.0.1:9090``; empty to reckon it
             from this process's own figures.
         shadow_mib: MiB of last good answers on this machine's disk, for when engines or the store fail; 0 for none.
@@ -214,7 +215,7 @@ SMTP_SCHEMES = ("smtp", "smtp+starttls", "smtps")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "engine": ("vllm", "padded", "simulator"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
-    "cache_policy": ("w11", "ghost", "lru", "lru-2", "lru-3", "lru-5", "arc", "mq"),
+    "cache_policy": ("w11", "w11-literal", "ghost", "lru", "lru-2", "lru-3", "lru-5", "arc", "mq"),
     "filter_library": ("rbloom", "pybloom-live"),
     "log_level": ("debug", "info", "warning", "error"),
 }

@@ -62,8 +62,8 @@ class KeptAnswers:
 
     def __init__(self, config: Config, stale: Stale) -> None:
         self._config, self._stale = config, stale
-        fixed = config.cache_policy if config.cache_policy not in ("w11", "ghost") else "lru-2"
-        self.local = LocalCache(config.cache_local_mib << 20, make_policy(fixed), time.monotonic)
+        # What it evicts by is the business of gateway/cache_tuning.py, which begins with what is set.
+        self.local = LocalCache(config.cache_local_mib << 20, make_policy("lru"), time.monotonic)
 
     def start(self, ready: ReadySet) -> None:
         """Take the store."""

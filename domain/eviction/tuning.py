@@ -9,7 +9,7 @@ from domain.eviction.named import NAMES
 
 RULE, LITERAL_RULE, GHOST = "w11", "w11-literal", "ghost"
 CHOICES = (RULE, LITERAL_RULE, GHOST, *NAMES)
-# Where the ghosts begin: the one that is never far from the best on traffic that was measured.
+# Where the ghosts begin: the one that is never far from the best on real traffic that was measured.
 FIRST = "mq"
 BY_GHOSTS, BY_OPERATOR, BY_SETTING = "ghosts", "operator", "setting"
 

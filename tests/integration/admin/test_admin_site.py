@@ -22,6 +22,7 @@ PAGES = [
     "admin:tenants_usagerecord_changelist",
     "admin:tenants_usagerollup_changelist",
     "admin:tenants_budgetwarning_changelist",
+    "cache",
     "admin:auditlog_logentry_changelist",
     "admin:gateway_admin_automationtoken_changelist",
     "admin:gateway_admin_operatoraction_changelist",
@@ -61,7 +62,7 @@ def test_a_page_of_a_row_opens(page: str, admin_client: Client, rows: Any) -> No
     assert admin_client.get(reverse(page, args=[row_of(rows, page)])).status_code == 200
 
 
-@pytest.mark.parametrize("page", [*PAGES, "engines-state", "queues-state", "queues-switch"])
+@pytest.mark.parametrize("page", [*PAGES, "engines-state", "queues-state", "queues-switch", "cache-state", "cache-fix"])
 def test_a_stranger_is_sent_to_the_login(page: str, client: Client, rows: Any) -> None:
     answer = client.get(reverse(page))
 
