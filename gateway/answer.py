@@ -80,10 +80,13 @@ class Answer:
         finally:
             watcher.cancel()
             metrics.duration.labels(*self._labels).observe(time.monotonic() - self._started)
-            if self._relay.audience is not None and self._relay.end is None and not self._settled:
+            if self._is_shared() and not self._settled and not self._runtime.stopping:
                 self._runtime.background(asyncio.ensure_future(self._go_on_for_others()))
             else:
                 self._close()
+
+    def _is_shared(self) -> bool:
+        return self._relay.audience is not None and self._relay.end is None
 
     def _close(self) -> None:
         self._runtime.relays.pop(self._item.request_id, None)

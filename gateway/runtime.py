@@ -63,6 +63,7 @@ class Runtime:
         self.relays: dict[str, Relay] = {}
         self.workers: list[WorkerState] = []
         self.store_error = "not connected yet"
+        self.stopping = False
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
         self.tokens = TokenCounts()
@@ -111,6 +112,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """End what is still open and leave the list of the living."""
+        self.stopping = True
         for relay in self.relays.values():
             relay.leave()
         if self._background:
