@@ -45,6 +45,7 @@ class SketchRing:
         self._floor = tenant_floor
         self._number: int | None = None
         self._closed: dict[int, frequent_strings_sketch] = {}
+        self._sketch: frequent_strings_sketch | None
         self._open(frequent_strings_sketch(LG_COUNTERS))
 
     def count(self, kind: str, key: bytes, tenant_id: int, model: str) -> None:
@@ -92,7 +93,7 @@ class SketchRing:
         self._sketch = None
 
     def _open(self, sketch: frequent_strings_sketch) -> None:
-        self._sketch: frequent_strings_sketch | None = sketch
+        self._sketch = sketch
         self._asked = 0
         self._shares: defaultdict[int, _Share] = defaultdict(_Share)
         self._prefixes: dict[tuple[str, int, str], str] = {}
