@@ -98,8 +98,10 @@ def _by_prompt(prompt_id: str, number: int) -> dict[str, Any]:
 
 
 def _chat(text: str) -> dict[str, Any]:
+    # One that ends by itself: what max_tokens cuts is never kept.
+    sim = {"sim": f"tokens={ANSWER_TOKENS}"}
     messages = [{"role": "user", "content": text}]
-    return {"model": MODEL, "messages": messages, "max_tokens": ANSWER_TOKENS, "temperature": 0}
+    return {"model": MODEL, "messages": messages, "max_tokens": 2 * ANSWER_TOKENS, "temperature": 0, "metadata": sim}
 
 
 async def send_all(base_url: str, calls: Iterator[Call], seconds: float, drain_s: float = 10.0) -> list[Outcome]:
