@@ -13,7 +13,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -104,7 +104,7 @@ class CacheTuning:
 
     async def _read_fixed(self, redis: Redis) -> None:
         try:
-            raw = await redis.get(FIXED)
+            raw = cast("bytes | None", await redis.get(FIXED))
         except (RedisError, OSError):
             return  # what was fixed before holds
         self.tuning.fix(raw.decode(errors="replace") if raw else "")
