@@ -17,6 +17,7 @@ from pathlib import Path
 
 MISSING = "Prometheus is missing: it is neither on the PATH nor in .venv/prometheus"
 _FOLDER = Path(__file__).resolve().parent.parent / ".venv" / "prometheus"
+_DOWNLOAD = ("apt-get", "download", "-qq", "prometheus")
 _FETCH_S = 60.0
 _START_S = 30.0
 _CONFIG = """
@@ -53,7 +54,11 @@ def fetch() -> Path:
     sys.stdout.write("fetching Prometheus for the tests ...\n")
     sys.stdout.flush()
     with tempfile.TemporaryDirectory() as folder:
-        _run(folder, "apt-get", "download", "-qq", "prometheus")
+        try:
+            _run(folder, *_DOWNLOAD)
+        except PrometheusMissing:  # perhaps nobody has asked yet what there is
+            _run(folder, "apt-get", "update", "-qq")
+            _run(folder, *_DOWNLOAD)
         _run(folder, "dpkg-deb", "-x", *(path.name for path in Path(folder).glob("*.deb")), str(_FOLDER))
     if found := program():
         return found
