@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from http_face import KEY, NARROW_KEY, READING_KEY
+from http_face import KEY, NARROW_KEY, READING_KEY, Face
 from redis import Redis
 
 from caching.filters.replica import STRADDLE_MS
@@ -138,3 +138,14 @@ def test_the_clients_file_follows_and_never_refuses_what_exists(
     assert (known.may_exist(second), known.may_exist(first)) == (True, True)
     just_made = make_id(int(time.time() * 1000), (7).to_bytes(10))
     assert known.may_exist(just_made)
+
+
+def test_what_is_kept_of_one_tenant_is_dropped_with_it(client: httpx.Client, face: Face, stored: Store) -> None:
+    kept = runtime().filters.for_clients
+    stored(1)
+    client.get(PATH, headers={"authorization": f"Bearer {NARROW_KEY}"})
+    client.get(PATH)
+    client.get(PATH, params={"bits": 2**10})
+    face.run(kept.forget(1))
+    assert [tenant_id for tenant_id, _ in kept._kept] == [2]
+    assert kept._kept_bytes == sum(len(one.zipped) for one in kept._kept.values())
