@@ -24,8 +24,8 @@ class UsageRow:
         prompt_tokens, cached_tokens, completion_tokens: tokens; the cached ones are part of the prompt.
         cost_nano: billionths of the currency's unit; ``price_id`` the price that they follow from.
         retry_attempt: how often the request was run again.
-        cache: "hit" for a kept answer, "coalesced" for one that was made for an equal request; "" for one of its own. Of
-            the first two, tokens are what counts of them: ``Plan.cached_price_percent`` of what the run used.
+        cache: "hit" for a kept answer, "coalesced" for one that was made for an equal request; "" for one of its own.
+            Of the first two, tokens are what counts of them: ``Plan.cached_price_percent`` of what the run used.
         admitted_at, claimed_at, first_token_at, finished_at: aware times; None for what never happened.
     """
 
