@@ -134,6 +134,9 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     # Fields of several names take these values; each set of values has one name in the schemas.
     "ENUM_NAME_OVERRIDES": {
+        "HotKeyStateEnum": "tenants.models.hot_key.HotKey.State",
+        "KeyStateEnum": "gateway_admin.api.keys.STATES",
+        "HotKeySetByHandEnum": "gateway_admin.api.hot_keys.SET_BY_HAND",
         "QosClassEnum": "tenants.models.QOS_CHOICES",
         "RoleEnum": "gateway_admin.automation_token.ROLE_CHOICES",
     },

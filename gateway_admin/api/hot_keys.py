@@ -22,7 +22,7 @@ from tenants.models import HotKey
 from tenants.whitelist import WhitelistError, default_end, find_or_new, release, set_rows
 
 State = HotKey.State
-_SET = [State.PINNED.value, State.BANNED.value]
+SET_BY_HAND = [State.PINNED.value, State.BANNED.value]
 
 
 class HotKeySerializer(StrictModelSerializer[HotKey]):
@@ -58,7 +58,7 @@ class NewHotKeySerializer(UntilSerializer):
 
     kind = serializers.ChoiceField(HotKey.Kind.choices)
     key = serializers.CharField(max_length=64, help_text="Value of the header x-sluice-cache-key, or a prompt's id.")
-    state = serializers.ChoiceField(_SET)
+    state = serializers.ChoiceField(SET_BY_HAND)
 
 
 class HotKeyFilter(filters.FilterSet):

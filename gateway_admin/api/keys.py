@@ -27,6 +27,8 @@ from tenants.provision import revoke_key, rotate_key
 _MOST_GRACE = timedelta(days=90)
 _MOST_ADDRESSES = 200
 
+STATES = sorted(STATE_NAMES)
+
 
 class KeySerializer(StrictModelSerializer[ApiKey]):
     """A key of a tenant, without its text. A limit that is null is none at this level: the plan's hold beside."""
@@ -53,7 +55,7 @@ class KeySerializer(StrictModelSerializer[ApiKey]):
         )
         read_only_fields = ("id", "prefix", "created_at", "revoked_at")
 
-    @extend_schema_field({"type": "string", "enum": sorted(STATE_NAMES)})
+    @extend_schema_field({"type": "string", "enum": STATES})
     def get_state(self, key: ApiKey) -> str:
         """Whether it opens the door."""
         return key_state(key)
