@@ -14,6 +14,7 @@ from domain import prompt_id
 from domain.config import Config
 from gateway.client_filter import ClientFilters
 from gateway.database import Database
+from gateway.tasks import end_all
 from tenants.models import StoredPrompt
 from tracing import logs, metrics
 
@@ -87,9 +88,7 @@ class Filters:
 
     async def stop(self) -> None:
         """End both; a rebuild that is under way gives up its turn."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
 
     async def announce(self) -> int:
         """The store's time (ms of the epoch), for the id of a prompt that is about to be made."""

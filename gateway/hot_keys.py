@@ -18,6 +18,7 @@ from caching.hot.sketch_ring import WINDOW_S, WINDOWS, SketchRing
 from domain.config import Config
 from gateway.database import Database
 from gateway.hot_leader import HotLeader
+from gateway.tasks import end_all
 from tracing import logs, metrics
 
 log = logs.get(__name__)
@@ -101,8 +102,7 @@ class HotKeys:
     async def stop(self) -> None:
         """Stop looking; another gateway makes the list from now on."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_all([self._task])
         self._ring.close()
         try:
             await self._store.step_down()

@@ -30,6 +30,7 @@ from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
 from gateway.stale import Stale
+from gateway.tasks import end_all
 from gateway.tickets import Tickets
 from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
@@ -117,9 +118,7 @@ class Runtime:
             relay.leave()
         if self._background:
             await asyncio.wait(self._background, timeout=2)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
         await self.filters.stop()
         await self.hot_keys.stop()
         self.ringer.stop()
