@@ -15,6 +15,9 @@ PRODUCTION = SLUICE_DATA_DIR=.venv/check-data SLUICE_PRODUCTION=true SLUICE_HTTP
 ON_POSTGRES = tests/integration/tenants tests/integration/admin tests/integration/operators_api \
 	$(addprefix --ignore=tests/integration/admin/,test_boot.py test_packaged_files.py test_translations.py)
 
+# Where the real engine is asked: nothing else is collected for it.
+REAL = tests/acceptance tests/contract
+
 .DEFAULT_GOAL := help
 .PHONY: help up down test test-real test-rest check bench verify format clean install-dev
 
@@ -48,7 +51,7 @@ test: install-dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-real test-rest
 
 test-real:
-	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(ARGS)
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(REAL) $(ARGS)
 
 test-rest:
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadfile $(ARGS)
