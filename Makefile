@@ -3,6 +3,8 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export ARGS ?=
+# Where this is set, each of a hundred processes would compile all that it imports anew: three times as long to start.
+export PYTHONDONTWRITEBYTECODE =
 # Where torch for CPUs comes from when pip's own sources do not have it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
