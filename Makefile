@@ -21,7 +21,7 @@ ON_POSTGRES = tests/integration/tenants tests/integration/admin tests/integratio
 REAL = tests/acceptance tests/contract
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-real test-rest check bench verify format clean install-dev
+.PHONY: help up down test check bench verify format clean install-dev
 
 help:
 	@echo "make up      install, start everything, print how to use it (Ctrl-C stops it)"
@@ -49,15 +49,10 @@ test: install-dev
 	@$(PYTHON) tools/chromium.py
 	@$(PYTHON) tools/postgres.py
 	@$(PYTHON) tools/prometheus.py
-	@# Both at once: the real engine leaves cores idle while it answers one request, and most other tests wait.
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-real test-rest
-
-test-real:
-	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(REAL) $(ARGS)
-
-test-rest:
+	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadfile $(ARGS)
 	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile $(ON_POSTGRES) $(ARGS)
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(REAL) $(ARGS)
 
 check: install-dev
 	$(VENV_PYTHON) -m ruff check .

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI, OpenAI
 from redis import Redis
 
 ROOT = Path(__file__).resolve().parent.parent
-START_S = 240.0
+START_S = 480.0
 NO_CACHE = {"SLUICE_RESPONSE_CACHE": "false"}
 STOP_S = 60.0
 

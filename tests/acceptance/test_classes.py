@@ -176,7 +176,7 @@ async def test_background_work_gets_its_turn_though_more_urgent_work_never_ends(
     async def again_and_again(client: httpx.AsyncClient) -> list[httpx.Response]:
         answers = []
         while not ended.is_set():
-            answers.append(await client.post("/chat/completions", json=body_of("tokens=4,itl=0.03")))
+            answers.append(await client.post("/chat/completions", json=body_of("tokens=4,itl=0.1")))
         return answers
 
     with only(trio, "worker-1"):
