@@ -20,16 +20,15 @@ WEATHER = {
     },
 }
 CALL = {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "weather"}}, "max_tokens": 60}
+TWO = {"n": 2, "temperature": 1, "seed": 7}
 ASKED = [
     pytest.param(chat, QUESTION, {}, id="chat"),
     pytest.param(chat, QUESTION, {"stream_options": {"include_usage": True}}, id="chat with usage"),
-    pytest.param(chat, QUESTION, {"n": 2, "temperature": 1, "seed": 7}, id="two choices"),
+    pytest.param(chat, QUESTION, TWO, id="two choices"),
     pytest.param(chat, QUESTION, {"logprobs": True, "top_logprobs": 2}, id="chat with logprobs"),
     pytest.param(chat, QUESTION, {**CALL, "ignore_eos": False}, id="tool call"),
     pytest.param(completion, QUESTION, {}, id="completion"),
-    pytest.param(
-        completion, [QUESTION, "One, two,"], {"n": 2, "temperature": 1, "seed": 7}, id="two prompts, two choices"
-    ),
+    pytest.param(completion, [QUESTION, "One, two,"], TWO, id="two prompts, two choices"),
     pytest.param(completion, QUESTION, {"logprobs": 1}, id="completion with logprobs"),
 ]
 ECHO = pytest.param(completion, QUESTION, {"echo": True}, id="echo")
