@@ -99,8 +99,6 @@ class Group:
 
 _SHORT = Lengths(mean=8, most=40)
 _LONG = Lengths(mean=64, least=48, most=80)
-_CHAT = Lengths(mean=211, least=160, most=262)
-"""Around the mean answer of a chat, 211 tokens in the conversation trace of Azure's LLM inference traces (2023)."""
 
 SIMULATED = (
     Group(
@@ -124,9 +122,7 @@ REAL = (
         Config(engine="vllm", max_num_seqs=64, probe_interval_s=0),
         (
             Load("vLLM, closed loop of 32", ALL, _LONG, clients=32, stretch=2),
-            Load("vLLM, closed loop of 64", (ALONE, SLUICE, DIRECT), _LONG, clients=64, stretch=2),
-            Load("vLLM, long answers, closed loop of 32", (ALONE, SLUICE, DIRECT), _CHAT, clients=32, stretch=4),
-            Load("vLLM, long answers, closed loop of 64", (ALONE, SLUICE, DIRECT), _CHAT, clients=64, stretch=4),
+            Load("vLLM, closed loop of 64", (ALONE, SLUICE, DIRECT), _LONG, clients=64, stretch=4),
         ),
     ),
 )
