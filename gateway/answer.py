@@ -132,6 +132,8 @@ class Answer:
         relay = self._relay
         while True:
             if not await relay.changed(self._runtime.config.keep_alive_s):
+                if await self._stand_in():
+                    return
                 await self._write(KEEP_ALIVE)
                 continue
             if relay.client_gone and relay.end is None:
@@ -177,7 +179,8 @@ class Answer:
     async def _whole(self) -> None:
         relay = self._relay
         while relay.end is None:
-            await relay.changed(self._runtime.config.keep_alive_s)
+            if not await relay.changed(self._runtime.config.keep_alive_s) and await self._stand_in():
+                return
             if relay.client_gone and relay.end is None:
                 return
             relay.take()
@@ -341,6 +344,17 @@ class Answer:
                     log.error("end_failed", request_id=item.request_id, error=str(error))
                     return "unknown"
                 await asyncio.sleep(END_RETRY_S)
+
+    async def _stand_in(self) -> bool:
+        """While the store is away no engine is heard: the last good answer ends the wait, if there is one."""
+        if self._committed or self._relay.delivered or not self._runtime.store_is_away():
+            return False
+        error = refuse(Refusal.STORE_UNAVAILABLE)
+        if not await self._send_stale(error):
+            return False
+        log.warning("stale_answer", request_id=self._item.request_id, reason=error.reason)
+        self._cancel(Outcome.FAILED, error.status, error.code or "")
+        return True
 
     async def _send_stale(self, error: ApiError) -> bool:
         """Give the last good answer instead of an error, if there is one."""

@@ -50,6 +50,8 @@ WATCH_S = 0.3
 CACHE_METRICS_S = 5.0
 # A model whose last engine left a moment ago is expected back: requests wait for it instead of being refused.
 BACKEND_GRACE_S = 15.0
+# A store that was killed is there again within a second or two, with all that waited in it.
+STORE_GRACE_S = 5.0
 # Connections of the store that whoever looks at limits may use at once; the others are for requests to models.
 MAX_READING = 8
 
@@ -64,6 +66,7 @@ class Runtime:
         self.relays: dict[str, Relay] = {}
         self.workers: list[WorkerState] = []
         self.store_error = "not connected yet"
+        self._store_lost_at: float | None = None
         self.stopping = False
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
@@ -150,6 +153,15 @@ class Runtime:
         """True while an engine serves the model, or did a moment ago."""
         return time.monotonic() - self._last_ready.get(model, float("-inf")) < BACKEND_GRACE_S
 
+    def store_is_away(self) -> bool:
+        """True when the store has not answered for longer than it takes to start it anew."""
+        return self._store_lost_at is not None and time.monotonic() - self._store_lost_at > STORE_GRACE_S
+
+    def _lose_store(self, error: Exception) -> None:
+        self.store_error = str(error) or type(error).__name__
+        if self._store_lost_at is None:
+            self._store_lost_at = time.monotonic()
+
     def only_version_of(self, model: str) -> str:
         """The version that every engine of the model has, or had when there was one; "" while there are several."""
         versions = {worker.version for worker in self.workers if worker.model == model and worker.version}
@@ -179,11 +191,11 @@ class Runtime:
     async def _beat_once(self) -> None:
         try:
             await self.ready.gateway_beat(self.gateway_id, self.config.lease_ttl_ms)
-            self.store_error = ""
+            self.store_error, self._store_lost_at = "", None
             for queue, facts in self.tickets.changed():
                 await self._redis.hset(f"sl:windows:{queue}", items=[part for pair in facts.items() for part in pair])
         except (RedisError, OSError) as error:
-            self.store_error = str(error) or type(error).__name__
+            self._lose_store(error)
             log.warning("beat_failed", error=self.store_error)
 
     async def _read(self) -> None:
@@ -236,7 +248,7 @@ class Runtime:
             await self.tokens.follow(self._redis, workers)
             self.workers = workers
         except (RedisError, OSError) as error:
-            self.store_error = str(error) or type(error).__name__
+            self._lose_store(error)
         now = time.monotonic()
         self._last_ready.update({worker.model: now for worker in self.workers if worker.ready})
         metrics.in_flight.set(len(self.relays))

@@ -95,10 +95,14 @@ class Stack:
         return f"{self._valkey_url}/1"
 
     @property
+    def valkey_port(self) -> int:
+        """Where the store listens."""
+        return int(json.loads((self.data_dir / "ports.json").read_text())["valkey"])
+
+    @property
     def _valkey_url(self) -> str:
-        port = json.loads((self.data_dir / "ports.json").read_text())["valkey"]
         password = (self.data_dir / "secrets" / "valkey_password").read_text().strip()
-        return f"redis://:{password}@127.0.0.1:{port}"
+        return f"redis://:{password}@127.0.0.1:{self.valkey_port}"
 
     def children(self, part: str) -> list[psutil.Process]:
         """Live child processes of the supervisor whose command line contains ``part``."""

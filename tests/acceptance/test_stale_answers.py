@@ -1,16 +1,17 @@
 """When computing fails, the last good answer is given and marked; who may have none or asks wrongly gets the error."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from tests.acceptance import sse
@@ -148,25 +149,34 @@ def _if_stale(response: httpx.Response) -> httpx.Response | None:
 
 @contextmanager
 def without_store(stack: Stack) -> Iterator[None]:
-    """The store dies whenever it comes up."""
-    over = threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.02):
-            for store in stack.children("valkey-server"):
-                try:
-                    store.kill()
-                except psutil.NoSuchProcess:
-                    continue
-
-    killer = threading.Thread(target=kill)
-    killer.start()
+    """The store dies and cannot come up: at its address is somebody who hangs up on everybody."""
+    (store,) = stack.children("valkey-server")
+    store.kill()
+    place = wait_until(lambda: _take(stack.valkey_port), STORE_S)
+    hanging_up = threading.Thread(target=_hang_up, args=(place,))
+    hanging_up.start()
     try:
         yield
     finally:
-        over.set()
-        killer.join()
+        place.shutdown(socket.SHUT_RDWR)
+        hanging_up.join()
+        place.close()
         wait_until(lambda: _is_there(stack), STORE_S)
+
+
+def _take(port: int) -> socket.socket | None:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+
+def _hang_up(place: socket.socket) -> None:
+    while True:
+        try:
+            place.accept()[0].close()
+        except OSError:  # shut down
+            return
 
 
 def _is_there(stack: Stack) -> bool:
@@ -194,6 +204,23 @@ def test_without_the_store_it_is_given_too_but_to_nobody_without_a_key_and_to_no
         assert bare.status_code in (503, 504)
     wait_until(lambda: ask(keeping, chat(question()), keys["stale-day"]).status_code == 200, GRACE_S)
     assert row_of(keeping, stale) == ("completed", 200, "stale")  # settled when the store was there again
+
+
+def test_who_waits_when_the_store_goes_away_is_given_the_last_good_answer(keeping: Stack, keys: dict[str, str]) -> None:
+    body = chat(question())
+    first = compute(keeping, body, keys["stale-day"])
+    keeping.store().hset(SWITCH, QUEUE, "paused")
+    try:
+        with ThreadPoolExecutor() as pool:
+            asked = [pool.submit(ask, keeping, {**body, "stream": one}, keys["stale-day"]) for one in (False, True)]
+            wait_until(lambda: keeping.store().zcard(f"sl:ready:{MODEL}:p1") >= 1, SOON_S)
+            with without_store(keeping):
+                for one in asked:
+                    is_stale(one.result(), first)
+    finally:
+        keeping.store().hdel(SWITCH, QUEUE)
+    wait_until(lambda: ask(keeping, chat(question()), keys["stale-day"]).status_code == 200, GRACE_S)
+    at_rest(keeping)
 
 
 # --- who gets none --------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ async def test_a_month_above_what_a_float_holds_is_counted_to_the_billionth(
     seeded = {"d": world.NOTHING, "m": (0, 0, 0, used, 0)}
     verdict = await ready.admit(item("r0", limits=limits, prices=PRICES))
     for gap in verdict.gaps:  # type: ignore[union-attr]
-        await ready.seed(1, gap, seeded[gap.period[0]])
+        await world.fill(ready, 1, gap, seeded[gap.period[0]])
     for number in range(3):
         assert admitted(await ready.admit(item(f"r{number}", limits=limits, prices=PRICES)))
         await world.claim(ready, "w1", 4)

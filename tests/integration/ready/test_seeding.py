@@ -238,7 +238,7 @@ async def test_a_gap_is_filled_once_and_only_where_it_was_seen(
     gap = next(gap for gap in verdict.gaps if gap.period.startswith("d"))
     earlier = Gap(gap.level, gap.period, gap.since_ms - 1)
     assert not await ready.seed(account.tenant_id, earlier, (9, 9, 9, 9, 0))  # of a hash that is gone
-    assert await ready.seed(account.tenant_id, gap, (4, 40, 20, 28, 0))
+    await world.fill(ready, account.tenant_id, gap, (4, 40, 20, 28, 0))
     assert await ready.seed(account.tenant_id, gap, (4, 40, 20, 28, 0))
     assert isinstance(await ready.admit(one), Admitted)
     assert isinstance(await ready.admit(item("r2", limits=one.limits)), OverLimit)
@@ -265,3 +265,19 @@ async def test_what_ended_in_the_moment_in_which_counting_began_is_counted_once(
     assert world.spent(store, Level.TENANT, account.tenant_id, Span.DAY).get("r", 0) == 0
     assert world.held(store) == {}
     assert world.spent(store, Level.TENANT, account.tenant_id, Span.MONTH)["r"] == 1
+
+
+async def test_a_gap_stays_open_in_the_ms_in_which_it_was_seen(
+    ready: ReadySet, item: MakeItem, store: SyncRedis, account: Account
+) -> None:
+    """What ends in that ms is counted by neither, if the database was asked before it ended."""
+    verdict = await ready.admit(item("r1", limits=world.limits(requests_per_day=5)))
+    assert isinstance(verdict, Unknown)
+    gap = next(gap for gap in verdict.gaps if gap.period.startswith("d"))
+    [key] = store.keys(f"sl:spent:t:{account.tenant_id}:d*")
+    later = gap._replace(since_ms=gap.since_ms + 100)
+    store.hset(key, "since", later.since_ms)
+    assert not await ready.seed(account.tenant_id, later, world.NOTHING)
+    assert store.hget(key, "base") is None
+    await world.fill(ready, account.tenant_id, later, world.NOTHING)
+    assert store.hget(key, "base") == b"1"

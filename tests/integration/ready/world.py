@@ -1,5 +1,6 @@
 """Helpers of the ready set's tests: workers, claims, endings, and what must hold at rest."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,14 @@ async def admit(ready: ReadySet, item: NewItem, used: Mapping[Gap, Sequence[int]
     """Admit, and fill gaps with ``used``, as a gateway does with what the database says; with nothing by default."""
     while isinstance(verdict := await ready.admit(item), Unknown):
         for gap in verdict.gaps:
-            await ready.seed(owner(item, gap), gap, (used or {}).get(gap, NOTHING))
+            await fill(ready, owner(item, gap), gap, (used or {}).get(gap, NOTHING))
     return verdict
+
+
+async def fill(ready: ReadySet, owner_id: int, gap: Gap, used: Sequence[int]) -> None:
+    """Fill a gap; the store takes it from the ms after the one in which it was seen."""
+    while not await ready.seed(owner_id, gap, used):
+        await asyncio.sleep(0.001)
 
 
 def owner(item: NewItem, gap: Gap) -> int:
