@@ -50,8 +50,8 @@ test: install-dev
 	@$(PYTHON) tools/postgres.py
 	@$(PYTHON) tools/prometheus.py
 	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
-	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 --dist loadgroup $(ARGS)
-	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadgroup $(ON_POSTGRES) $(ARGS)
+	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 $(ARGS)
+	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 $(ON_POSTGRES) $(ARGS)
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m vllm $(REAL) $(ARGS)
 
 check: install-dev

@@ -96,7 +96,9 @@ class Operator:
             wait_until(what, WAIT_S, name)
         except AssertionError as error:
             self.picture("missed")
-            raise AssertionError(f"never seen: {name}; the browser says {self.complaints()}") from error
+            shown = self.driver.execute_script("return document.body ? document.body.innerText : ''")
+            said = f"the browser says {self.complaints()} at {self.driver.current_url}, which shows {shown[:500]!r}"
+            raise AssertionError(f"never seen: {name}; {said}") from error
 
     def press(self, key: str) -> None:
         self.driver.switch_to.active_element.send_keys(key)

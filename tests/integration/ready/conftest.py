@@ -99,7 +99,9 @@ async def equal(ready: ReadySet, item: MakeItem) -> MakeItem:
 
 
 @pytest.fixture
-async def runner(redis: Redis, ready: ReadySet) -> AsyncIterator[Runner]:
+async def runner(redis: Redis, ready: ReadySet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Runner]:
+    """It claims nothing by itself: the test does, and hands it over."""
+    monkeypatch.setattr(Runner, "_pull", lambda self: asyncio.sleep(3600))
     config = Config(engine="simulator", sim_profile="zero", model="m", max_num_seqs=8)
     engine = SimulatorEngine(config)
     runner = Runner(config, "w1", engine, ready, OwnState("m", "simulator"))
