@@ -108,6 +108,10 @@ class Filters:
         """What is known of a well-formed id. NO: it does not exist, nobody needs to be asked."""
         return self.replica.look(public_id.encode(), prompt_id.made_at_ms(public_id))
 
+    async def ask(self, public_id: str) -> Existence:
+        """What the store knows of an id of which this process does not know enough; NO is proof here too."""
+        return await self.truth.was_added(public_id.encode(), prompt_id.made_at_ms(public_id))
+
     def was_absent(self, public_id: str) -> None:
         """Count a MAYBE that the database did not confirm."""
         metrics.filter_absent.labels(PROMPTS).inc()

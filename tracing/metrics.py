@@ -123,7 +123,8 @@ shadow = Counter(
 )
 prompt_lookups = Counter(
     "sluice_prompt_lookups_total",
-    "Look-ups of stored prompts by where they ended: form, filter, negative, local, store, database, limited, failed.",
+    "Look-ups of stored prompts by where they ended: form, filter, negative, local, truth, store, database, limited, "
+    "failed.",
     ["where"],
 )
 prompt_absent_queries = Counter(

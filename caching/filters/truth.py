@@ -13,10 +13,14 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from caching.filters.digest import Digester
+from caching.filters.existence import Existence
 from domain.filter_size import FilterSize
 
 ADD_WITHIN_MS = 2_000
 """From the announcement of an item to its addition at most; see :mod:`caching.filters.replica`."""
+
+CLOCKS_MS = 10_000
+"""More than the clocks of two stores, of which one takes the other's place, may differ by."""
 
 PIECE_BYTES = 128 * 1024
 """Of a packed filter that one call moves."""
@@ -25,7 +29,10 @@ MAX_DELTAS = 1_000
 """That one call returns."""
 
 _LUA = Path(__file__).parent / "lua"
-_NAMES = ("now", "add", "poll", "begin", "fill", "complete", "give_up", "ask")
+_NAMES = ("now", "add", "was_added", "poll", "begin", "fill", "complete", "give_up", "ask")
+
+
+_ADDED = {1: Existence.MAYBE, 0: Existence.NO, -1: Existence.UNKNOWN}
 
 
 class AnnouncedTooLongAgo(RedisError):
@@ -103,6 +110,18 @@ class FilterTruth:
         if not added:
             raise AnnouncedTooLongAgo("announced too long ago, or not by this store")
         return int(now_ms)
+
+    async def was_added(self, item: bytes, made_at_ms: int) -> Existence:
+        """Ask the store itself about an item that is too young for the copies to know of.
+
+        NO is proof: whoever may know of an item can do so only after it was added. MAYBE if it was added; UNKNOWN for
+        what is as old as the generation or older, and while there is none.
+
+        Args:
+            item: what names it.
+            made_at_ms: when it was announced, by the store's clock, as it says itself.
+        """
+        return _ADDED[int(await self._run("was_added", made_at_ms, CLOCKS_MS, self.digest(item)))]
 
     async def poll(self, generation: str, seq: int) -> Poll:
         """Ask for what is new since delta ``seq`` of ``generation``; ("", 0) for whoever knows none."""

@@ -38,7 +38,7 @@ class Answer:
     Attributes:
         head: whose the prompt is, and its latest version; None if there is no such prompt.
         text: the version that was asked for; None if there is none of that number.
-        where: it ended: "local", "store" or "database".
+        where: it ended: "local", "truth" (the store's own list of what was made lately), "store" or "database".
     """
 
     head: Head | None
@@ -92,14 +92,16 @@ class PromptFinder:
         if not is_well_formed(public_id):
             self._end("form")
             raise absent(public_id)
-        existence = Existence.UNKNOWN if self._is_hot(public_id.encode()) else self._known.look(public_id)
+        is_hot = self._is_hot(public_id.encode())
+        existence = Existence.UNKNOWN if is_hot else self._known.look(public_id)
         if existence is Existence.NO:
             self._end("filter")
             raise absent(public_id)
         if (tenant_id, public_id) in self._absent:
             self._end("negative")
             raise absent(public_id)
-        answer = self._here(public_id, number) or await self._together((tenant_id, public_id, number))
+        ask_truth = existence is Existence.UNKNOWN and not is_hot
+        answer = self._here(public_id, number) or await self._together((tenant_id, public_id, number), ask_truth)
         self._end(answer.where)
         if answer.head is None and existence is Existence.MAYBE:
             self._known.was_absent(public_id)
@@ -126,12 +128,12 @@ class PromptFinder:
         self.cold.leave(public_id)
         self._flights = {name: flight for name, flight in self._flights.items() if name[1] != public_id}
 
-    async def _together(self, name: Name) -> Answer:
+    async def _together(self, name: Name, ask_truth: bool) -> Answer:
         """Those of one tenant who look for the same at the same moment ask once; a moment is ``FRESH_S`` at most."""
         now_s = self._clock()
         task, begun_s = self._flights.get(name, (None, now_s))
         if task is None or now_s - begun_s >= FRESH_S:
-            task = asyncio.create_task(self._ask(*name))
+            task = asyncio.create_task(self._ask(*name, ask_truth))
             task.add_done_callback(lambda done: self._landed(name, done))
             self._flights[name] = task, now_s
         return await asyncio.shield(task)
@@ -142,9 +144,11 @@ class PromptFinder:
         if not task.cancelled():
             task.exception()  # looked at, also when nobody waits any more
 
-    async def _ask(self, tenant_id: int, public_id: str, number: int | None) -> Answer:
+    async def _ask(self, tenant_id: int, public_id: str, number: int | None, ask_truth: bool) -> Answer:
         asked_at_s = self._clock()
         try:
+            if ask_truth and self.local.get(public_id) is None and await self._known.ask(public_id) is Existence.NO:
+                return Answer(None, None, "truth")
             answer = await self._ask_store(public_id, number, asked_at_s)
             return answer or await self._ask_database(tenant_id, public_id, number, asked_at_s)
         except (RedisError, OSError) as error:

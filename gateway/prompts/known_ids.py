@@ -17,6 +17,9 @@ class KnownIds(Protocol):
     def look(self, public_id: str) -> Existence:
         """Whether the id can exist, without asking anybody."""
 
+    async def ask(self, public_id: str) -> Existence:
+        """The same from the store, for an id that is too young to be known here."""
+
     def was_absent(self, public_id: str) -> None:
         """The database did not have an id that was not called absent."""
 

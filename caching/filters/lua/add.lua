@@ -9,6 +9,7 @@ for _, which in ipairs({ 'current', 'building' }) do
   if gen then
     local seq = redis.call('HINCRBY', key(gen), 'seq', 1)
     redis.call('XADD', key(gen) .. ':log', seq .. '-0', 'd', ARGV[4])
+    redis.call('SADD', key(gen) .. ':added', ARGV[4])
   end
 end
 return { now, 1 }

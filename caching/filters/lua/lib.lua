@@ -5,6 +5,7 @@
 --                               far), asked, library, bits, hashes; once complete: items, bytes, check
 --   sl:filter:<name>:<gen>:bits string: the filter as it was filled, without the deltas
 --   sl:filter:<name>:<gen>:log  stream: deltas <seq>-0, field d: digest of an item; from 1 on without a gap, never trimmed
+--   sl:filter:<name>:<gen>:added set: the same digests, to be asked for one
 --   sl:filter:<name>:lease      string: who rebuilds
 
 local ROOT = 'sl:filter:' .. ARGV[1]
@@ -28,7 +29,7 @@ end
 local function drop(which)
   local gen = redis.call('HGET', ROOT, which)
   if gen then
-    redis.call('UNLINK', key(gen), key(gen) .. ':bits', key(gen) .. ':log')
+    redis.call('UNLINK', key(gen), key(gen) .. ':bits', key(gen) .. ':log', key(gen) .. ':added')
     redis.call('HDEL', ROOT, which)
   end
 end

@@ -154,6 +154,8 @@ class Filters(RuleBasedStateMachine):
             self._do(copy.sync())
             self.now_ms = max(self.now_ms, self._do(self.truth.now_ms()))
             self.denied[0] += copy.look(b"absent", 0) is Existence.NO
+        for name, made_at_ms in self.rows.items():
+            assert self._do(self.truth.was_added(name, made_at_ms)) is not Existence.NO, (name, made_at_ms)
 
     @invariant()
     def what_exists_is_never_denied(self) -> None:

@@ -8,7 +8,8 @@ from redis.asyncio import Redis
 from things import KEYS, Things, add, named, rebuilder, synced
 
 from caching.filters.bloom import LIBRARIES
-from caching.filters.truth import ADD_WITHIN_MS, PIECE_BYTES, AnnouncedTooLongAgo, FilterTruth
+from caching.filters.existence import Existence
+from caching.filters.truth import ADD_WITHIN_MS, CLOCKS_MS, PIECE_BYTES, AnnouncedTooLongAgo, FilterTruth
 
 
 class Held(Things):
@@ -173,3 +174,58 @@ async def test_no_call_moves_more_than_a_bounded_piece(truth: FilterTruth, redis
     assert replica.generation.packed_bytes > 3 * PIECE_BYTES
     assert len(await truth.piece(replica.generation.name, 0)) == PIECE_BYTES
     assert {replica.look(item, None).value for item in named(50_000)} == {"maybe"}
+
+
+# --- what is too young for copies -------------------------------------------------------------------------------------
+
+
+async def later(redis: Redis, truth: FilterTruth, ms: int) -> None:
+    await redis.hset("sl:filter:things", "clock", str(await truth.now_ms() + ms))
+
+
+async def test_of_what_was_announced_since_its_generation_the_store_knows_everything(
+    truth: FilterTruth, redis: Redis
+) -> None:
+    await rebuilder(truth, Things()).rebuild()
+    await later(redis, truth, CLOCKS_MS + 1)
+    made_at_ms = await add(truth, b"a")
+    assert await truth.was_added(b"a", made_at_ms) is Existence.MAYBE
+    assert await truth.was_added(b"b", made_at_ms) is Existence.NO
+
+
+async def test_of_all_else_it_says_nothing(truth: FilterTruth, redis: Redis) -> None:
+    assert await truth.was_added(b"a", await truth.now_ms()) is Existence.UNKNOWN  # there is no generation
+    await rebuilder(truth, Things()).rebuild()
+    made_at_ms = await add(truth, b"a")
+    for before_ms in (0, CLOCKS_MS, 10**9):
+        assert await truth.was_added(b"b", made_at_ms - before_ms) is Existence.UNKNOWN
+    await later(redis, truth, CLOCKS_MS + 1)
+    now_ms = await truth.now_ms()
+    assert await truth.was_added(b"b", now_ms + CLOCKS_MS) is Existence.UNKNOWN
+    assert await truth.was_added(b"b", now_ms + 2 * CLOCKS_MS) is Existence.NO
+
+
+async def test_a_list_that_is_not_complete_says_nothing(truth: FilterTruth, redis: Redis) -> None:
+    await rebuilder(truth, Things()).rebuild()
+    await later(redis, truth, CLOCKS_MS + 1)
+    made_at_ms = await add(truth, b"a", b"b")
+    [added] = await redis.keys("sl:filter:things:*:added")
+    await redis.srem(added, truth.digest(b"a"))
+    assert await truth.was_added(b"a", made_at_ms) is Existence.UNKNOWN
+    await redis.delete(added)
+    assert await truth.was_added(b"a", made_at_ms) is Existence.UNKNOWN
+
+
+async def test_what_is_added_while_everything_is_read_is_listed_with_the_next_generation_too(
+    truth: FilterTruth, redis: Redis
+) -> None:
+    held = Held()
+    rebuilding = asyncio.create_task(rebuilder(truth, held).rebuild())
+    await held.reached.wait()
+    await later(redis, truth, CLOCKS_MS + 1)
+    made_at_ms = await add(truth, b"a")
+    held.go.set()
+    assert await rebuilding
+    assert await truth.was_added(b"a", made_at_ms) is Existence.MAYBE
+    await rebuilder(truth, Things([b"a"])).rebuild()
+    assert len(await redis.keys("sl:filter:things:*:added")) == 0

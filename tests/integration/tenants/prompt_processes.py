@@ -25,6 +25,8 @@ class Known:
 
     def __init__(self) -> None:
         self.says = Existence.MAYBE
+        self.store_says = Existence.UNKNOWN
+        self.asked: list[str] = []
         self.added: list[str] = []
         self.not_there: list[str] = []
         self.rebuilds = 0
@@ -38,6 +40,10 @@ class Known:
 
     def look(self, public_id: str) -> Existence:
         return self.says
+
+    async def ask(self, public_id: str) -> Existence:
+        self.asked.append(public_id)
+        return self.store_says
 
     def was_absent(self, public_id: str) -> None:
         self.not_there.append(public_id)

@@ -78,6 +78,33 @@ async def test_what_the_filter_denies_asks_nobody(process: Process, acme: int, s
     assert {name for name in store.info("commandstats") if name not in before} <= {"cmdstat_info"}
 
 
+async def test_what_the_copy_does_not_know_the_store_denies_without_the_database(process: Process, acme: int) -> None:
+    process.known.says, process.known.store_says = Existence.UNKNOWN, Existence.NO
+
+    assert [await process.status(acme, made_up(number)) for number in range(3 * PER_S)] == [404] * 3 * PER_S
+    assert process.database.asked == 0
+
+
+@pytest.mark.parametrize("store_says", [Existence.MAYBE, Existence.UNKNOWN])
+async def test_what_the_store_does_not_deny_is_looked_for(process: Process, acme: int, store_says: Existence) -> None:
+    process.known.says, process.known.store_says = Existence.UNKNOWN, store_says
+    made = await process.keeper.create(acme, body())
+
+    assert await process.status(acme, made.public_id) == 200
+    assert await process.status(acme, made_up(1)) == 404
+    asked = len(process.known.asked)
+    assert await process.status(acme, made.public_id) == 200  # this process has it
+    assert len(process.known.asked) == asked
+
+
+async def test_what_the_copy_knows_is_not_asked_for_again(process: Process, acme: int) -> None:
+    made = await process.keeper.create(acme, body())
+    process.known.store_says = Existence.NO
+
+    assert await process.status(acme, made.public_id) == 200
+    assert process.known.asked == []
+
+
 async def test_what_is_on_the_whitelist_passes_by_the_filter_and_is_no_more_than_it_is(
     process: Process, acme: int, other: int
 ) -> None:
