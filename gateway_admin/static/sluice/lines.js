@@ -39,7 +39,8 @@ export const lines = (series, marks, label, width) => {
     svg.append(make("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(share), y2: y(share), class: "sluice-grid" }));
     svg.append(make("text", { x: EDGE.left - 8, y: y(share) + 4, "text-anchor": "end" }, percent(share)));
   }
-  const labels = Math.max(1, Math.floor((width - EDGE.left) / LABEL_WIDTH / 2));
+  const minutes = Math.floor((end - begin) / 60); // no minute is named twice
+  const labels = Math.max(1, Math.min(minutes, Math.floor((width - EDGE.left) / LABEL_WIDTH / 2)));
   for (let place = 0; place <= labels; place += 1) {
     const at = begin + ((end - begin) * place) / labels;
     const anchor = place === 0 ? "start" : place === labels ? "end" : "middle";
