@@ -227,7 +227,7 @@ def test_ids_that_are_made_up_do_not_reach_the_database(sim: Stack, client: Open
 
 
 def test_ids_that_look_new_are_bounded_for_their_tenant_alone(sim: Stack, client: OpenAI, stranger: str) -> None:
-    """What was made this moment cannot be told from what does not exist: it is asked for, but not often."""
+    """Where the store knows no better, as just after it began, they are asked for in the database, but not often."""
     public_id = store(client)["id"]
     now_ms = int(time.time() * 1000)
     new = made_up(400, now_ms - 1_000, now_ms + 1_000)
@@ -243,3 +243,19 @@ def test_ids_that_look_new_are_bounded_for_their_tenant_alone(sim: Stack, client
     # 20 a second, a second's worth at once, and what was under way when the limit was met.
     assert figure(sim, "sluice_prompt_absent_queries_total") - asked <= 20 * (took_s + 1) + 32
     assert client.get(f"/prompts/{public_id}", cast_to=dict[str, Any])["id"] == public_id
+
+
+def test_ids_that_look_new_are_denied_by_the_store_and_not_asked_for(sim: Stack, client: OpenAI) -> None:
+    public_id = store(client)["id"]
+    begun_s = wait_until(lambda: figure(sim, "sluice_filter_generation_begun_timestamp_seconds"), 20)
+    wait_until(lambda: time.time() > begun_s + 13, 20)  # clocks of two stores may differ by 10 s
+    now_ms = int(time.time() * 1000)
+    asked = figure(sim, "sluice_prompt_absent_queries_total")
+    denied = figure(sim, "sluice_prompt_lookups_total", where="truth")
+
+    invalid, valid = asyncio.run(look(sim, sim.api_key, made_up(200, now_ms - 1_000, now_ms), public_id))
+
+    assert set(invalid) == {404}
+    assert set(valid) == {200}
+    assert figure(sim, "sluice_prompt_absent_queries_total") == asked
+    assert figure(sim, "sluice_prompt_lookups_total", where="truth") - denied == 200

@@ -129,7 +129,7 @@ class ReadySet:
             used: requests, prompt tokens, answer tokens, cost in billionths, tokens of adjustments by hand.
 
         Returns:
-            False if the store began anew meanwhile, so that the database has to be asked again.
+            False if the store began anew meanwhile, or in this very ms, so that the database has to be asked again.
         """
         return bool(await self._run("seed", gap.level.value, owner_id, gap.period, gap.since_ms, *used))
 

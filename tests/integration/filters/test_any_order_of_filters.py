@@ -110,7 +110,7 @@ class Filters(RuleBasedStateMachine):
     def begin_to_rebuild(self) -> None:
         if self.rebuilding is None:
             source = Source(self.rows)
-            task = self.loop.create_task(rebuilder(self.truth, source).rebuild())  # type: ignore[arg-type]  # any source
+            task = self.loop.create_task(rebuilder(self.truth, source).rebuild())
             self.rebuilding = task, source
             self._do(asyncio.sleep(0.01))
 

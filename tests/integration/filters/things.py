@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from caching.filters.rebuild import Rebuilder
+from caching.filters.rebuild import Rebuilder, Source
 from caching.filters.replica import STRADDLE_MS, Replica
 from caching.filters.truth import FilterTruth
 
@@ -33,7 +33,7 @@ def named(number: int, start: int = 0) -> list[bytes]:
     return [b"thing-%d" % index for index in range(start, start + number)]
 
 
-def rebuilder(truth: FilterTruth, things: Things, keys: int = KEYS, library: str = "rbloom") -> Rebuilder:
+def rebuilder(truth: FilterTruth, things: Source, keys: int = KEYS, library: str = "rbloom") -> Rebuilder:
     return Rebuilder(truth, things, library, keys, FALSE_POSITIVES)
 
 
