@@ -9,6 +9,7 @@ from bench import (
     admission,
     affinity,
     attack,
+    attribution,
     batching,
     engine,
     equal_prefixes,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "filters": filters.main,
     "protection": protection.main,
     "attack": attack.main,
+    "attribution": attribution.main,
 }
 
 

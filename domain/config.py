@@ -105,6 +105,17 @@ class Config:
         alert_mail_from: sender of those mails.
         smtp_url: the mail server: ``smtp://user:password@host:port``, ``smtp+starttls://`` or ``smtps://`` for TLS;
             empty for no mail.
+        trace_sample: share of ordinary requests of which all moments are kept, 0 to 1; of those that failed, were
+            retried or were slow they are kept in any case, and one row of every request.
+        trace_days: for so long requests can be looked up.
+        engine_steps: every step of an engine is kept: how long it took, of what, with how many tokens.
+        engine_steps_hours: for so long steps can be looked up.
+        trace_model: of each step also the time inside vLLM's model execution; needs ``engine_steps``.
+        trace_triton: launches of Triton kernels are counted by name, in vLLM's processes.
+        trace_kernels: launches at the GPU driver are counted by stream, with a probe that costs each of them 18 to
+            58 us; needs root.
+        request_log_mib: MiB of lines about requests, for log shippers, in ``logs/tenant-metrics.jsonl`` of the data
+            directory and the files before it; 0 for none.
         otlp_endpoint: where spans go, OTLP over HTTP such as ``http://127.0.0.1:4318``; empty for nowhere.
         log_level: of the JSON log.
     """
@@ -186,6 +197,14 @@ class Config:
     alert_mail_to: tuple[str, ...] = ()
     alert_mail_from: str = "sluice@localhost"
     smtp_url: str = ""
+    trace_sample: float = 0.05
+    trace_days: float = 7.0
+    engine_steps: bool = True
+    engine_steps_hours: float = 24.0
+    trace_model: bool = False
+    trace_triton: bool = False
+    trace_kernels: bool = False
+    request_log_mib: int = 256
     otlp_endpoint: str = ""
     log_level: str = "info"
 
@@ -265,6 +284,10 @@ _AT_LEAST: dict[str, float] = {
     "unknown_prompts_per_s": 1,
     "snapshot_poll_ms": 20,
     "reconcile_interval_s": 0,
+    "trace_sample": 0,
+    "trace_days": 0.01,
+    "engine_steps_hours": 0.01,
+    "request_log_mib": 0,
 }
 
 

@@ -12,6 +12,7 @@ from domain.outcome import Outcome, RollbackCause
 from domain.retry import delay_ms
 from gateway.errors import ApiError, Refusal, outcome_error, refuse, rejected
 from gateway.idempotency import Keeper
+from gateway.journey import Journey
 from gateway.kept_answer import KeptAnswer, cache_headers, find_stale
 from gateway.kept_answers import Computed
 from gateway.limit_headers import answer_headers
@@ -21,6 +22,7 @@ from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usag
 from gateway.runtime import Runtime
 from gateway.tier import tier_member, with_tier
 from tracing import logs, metrics
+from tracing.colour import begin
 from workers.ready.item import Ending, NewItem
 from workers.ready.verdict import Admitted
 
@@ -50,13 +52,16 @@ class Answer:
         include_usage: bool = False,
         tells_tier: bool = False,
         lookup: Lookup | None = None,
+        notes: Journey | None = None,
     ) -> None:
+        self._notes = notes or Journey(begin(()))
         self._timeout_s = timeout_s
         self._runtime, self._item, self._relay, self._started = runtime, item, relay, started
         self._include_usage, self._tells_tier = include_usage, tells_tier
         self._lookup, self._continued = lookup, False
         relay.follows = bool(admitted.follows)
         if lookup is not None:
+            self._notes.cache = self._cache_word
             metrics.cache_requests.labels(self._cache_word).inc()
         self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
@@ -155,8 +160,12 @@ class Answer:
         self._skip_role = False
         if self._tier:
             frames = [with_tier(frame, self._tier) for frame in frames]
+        wait_s = 0 if self._committed else self._runtime.delays.seconds("relay", self._item.tenant)
+        if wait_s:
+            await asyncio.sleep(wait_s)
         if frames:
             await self._write(b"data: " + b"\n\ndata: ".join(frames) + b"\n\n")
+            self._notes.answered()
 
     async def _close_stream(self, end: End) -> None:
         if end.outcome is Outcome.COMPLETED:
@@ -195,6 +204,7 @@ class Answer:
         metrics.first_token.labels(*self._labels).observe(time.monotonic() - self._started)
         body = with_tier(relay.delivered[0], self._tier) if self._tier else relay.delivered[0]
         await self._send_json(200, body, [])
+        self._notes.answered()
         if self._keeper:
             self._keeper.take(body)
         self._keep()
@@ -204,6 +214,7 @@ class Answer:
         if self._relay.follows and not self._settled:
             self._end(Ending(Outcome.COMPLETED.value, 200, "", self._relay.usage, None))
         self._settled = True
+        self._notes.ended(Outcome.COMPLETED.value, 200)
 
     def _keep(self) -> None:
         """Keep the answer for those who ask again, in the background: the client has it."""
@@ -304,6 +315,8 @@ class Answer:
         if not settled:
             self._cancel(Outcome.FAILED, error.status, error.code or "")
         self._settled = True
+        outcome = self._relay.end.outcome if self._relay.end else Outcome.FAILED
+        self._notes.ended(outcome.value, error.status, error.reason or error.code or "")
         if not self._committed and await self._send_stale(error):
             return
         if not self._committed:
@@ -315,6 +328,7 @@ class Answer:
     def _cancel(self, outcome: Outcome, status: int, code: str) -> "asyncio.Task[str]":
         """End the item wherever it is. In the background: this connection may be closing."""
         self._settled = True
+        self._notes.ended(outcome.value, status, code)
         return self._end(Ending(outcome.value, status, code, self._relay.usage, None))
 
     def _end(self, ending: Ending) -> "asyncio.Task[str]":
@@ -361,6 +375,7 @@ class Answer:
         entry = await find_stale(self._runtime, self._lookup, self._item.tenant_id, error)
         if entry is None:
             return False
+        self._notes.kept("stale", entry)
         stale = KeptAnswer(
             *(self._runtime, self._item, entry, None, self._started),
             word="stale",

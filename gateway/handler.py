@@ -11,9 +11,12 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import Http404, HttpResponse
 from django.urls import ResolverMatch, get_resolver
 
+from domain.outcome import Outcome
+from gateway import journey
 from gateway.body import ClientGone
 from gateway.connection import Answer, DataRequest, Receive, Scope, Send
 from gateway.errors import ApiError, Refusal, refuse
+from gateway.runtime import runtime
 from tracing import colour, logs, metrics
 
 URLCONF = "gateway.urls"
@@ -35,6 +38,7 @@ class DataPlane(ASGIHandler):
         """Answer one HTTP request."""
         started_s = time.perf_counter()
         its_colour = colour.begin(scope["headers"])
+        notes = journey.begin(its_colour)
         try:
             response = await self._respond(scope, receive, its_colour)
             if isinstance(response, HttpResponse):
@@ -42,15 +46,22 @@ class DataPlane(ASGIHandler):
                 await self.send_response(response, send)
             else:
                 await response.send_to(receive, send)
+                notes.written()
         except ClientGone:
-            return
+            notes.ended(Outcome.CANCELLED.value, 499, "client_closed")
         except ApiError as error:
+            notes.ended(journey.REFUSED, error.status, error.reason or error.code or "")
             await self._send_error(error, its_colour, started_s, send)
         except Exception:
             log.exception("request_failed", path=scope["path"][:200])
+            notes.ended(Outcome.FAILED.value, 500, Refusal.INTERNAL.value)
             # An answer that had begun cannot become an error: the server then closes the connection in the middle.
             with suppress(RuntimeError):
                 await self._send_error(refuse(Refusal.INTERNAL), its_colour, started_s, send)
+        finally:
+            if notes.asks:
+                here = runtime()
+                here.records.give(notes.record(here.gateway_id))
 
     async def _respond(self, scope: Scope, receive: Receive, its_colour: colour.Colour) -> HttpResponse | Answer:
         match = self._resolve(scope["path"])

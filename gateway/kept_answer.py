@@ -63,7 +63,11 @@ def written(entry: Entry, item: NewItem, *, include_usage: bool, tier: bytes) ->
 
 
 class KeptAnswer:
-    """Writes one kept answer to an ASGI connection. Made by ``pipeline.submit``; its request is counted and settled."""
+    """Writes one kept answer to an ASGI connection. Made by ``pipeline.submit``; its request is counted and settled.
+
+    Attributes:
+        entry: the answer.
+    """
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class KeptAnswer:
         include_usage: bool = False,
         tells_tier: bool = False,
     ) -> None:
-        self._runtime, self._item, self._started = runtime, item, started
+        self._runtime, self._item, self._started, self.entry = runtime, item, started, entry
         tier = tier_member(item.qos_class) if tells_tier else b""
         self._body = written(entry, item, include_usage=include_usage, tier=tier)
         self._headers = [

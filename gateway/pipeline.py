@@ -12,7 +12,8 @@ ends the journey at admission, and an equal request that runs already is joined 
 import time
 from dataclasses import replace
 
-from gateway.admission import admit, time_allowed_s
+from gateway import journey
+from gateway.admission import admit, class_of, time_allowed_s
 from gateway.answer import Answer
 from gateway.errors import ApiError, Refusal, refuse
 from gateway.idempotency import Replay
@@ -23,6 +24,7 @@ from gateway.relay import Relay
 from gateway.runtime import Runtime, runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
+from tracing.clock import now_us
 from tracing.colour import Colour
 from workers.ready.item import NewItem
 from workers.ready.verdict import Admitted, Hit, Repeated
@@ -41,9 +43,12 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         ApiError: it is refused: limits (429), idempotency key (409, 422), no engine or no store (503), no kept answer
             where it wants nothing else (504).
     """
-    started, here = time.monotonic(), runtime()
+    started, here, notes = time.monotonic(), runtime(), journey.of(colour)
+    notes.qos_class, notes.stream, notes.asked_us = class_of(ask, principal).value, ask.stream, now_us()
     lookup = await look_up(here, principal, ask)
+    notes.looked_up_us = now_us()
     ask = await _counted(here, principal, ask, lookup)
+    notes.counted_us = now_us()
     # The relay is open before the item is: an engine may answer before admission has returned.
     relay = here.relays[colour.request_id] = Relay(colour.request_id)
     try:
@@ -52,15 +57,21 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         del here.relays[colour.request_id]
         stale = await give_stale(here, principal, ask, colour, lookup, error, started)
         if stale is not None:
+            notes.kept("stale", stale.entry)
             return stale
         raise
+    finally:
+        notes.admitted_us = now_us()
     if not isinstance(admitted, Admitted):
         del here.relays[colour.request_id]
     if isinstance(admitted, Repeated):
+        notes.kept("replayed")
         return Replay(admitted, colour.request_id, started, stream=ask.stream)
     if isinstance(admitted, Hit):
-        return await give_kept(here, item, ask, lookup, admitted, started)
-    relay.admitted = True
+        kept = await give_kept(here, item, ask, lookup, admitted, started)
+        notes.kept("hit", kept.entry)
+        return kept
+    relay.admitted, notes.relay, notes.leader_id = True, relay, admitted.follows
     if not admitted.follows and (admitted.ring or not admitted.has_room):
         here.tickets.arrived(item.model, item.qos_class, has_room=admitted.ring)
     return Answer(
@@ -69,6 +80,7 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
         include_usage=ask.include_usage,
         tells_tier=ask.service_tier is not None,
         lookup=lookup,
+        notes=notes,
     )
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from domain.outcome import Outcome
+from domain.trace.record import Run
 from domain.usage import Usage
 from tracing import logs
+from tracing.clock import now_us
 from workers import wire
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ log = logs.get(__name__)
 
 # A client that reads slower than its engine writes by this many frames holds too much memory.
 MAX_UNREAD_FRAMES = 50_000
+
+MAX_TIMELINE = 2_000
+"""Moments of pieces that are noted of one answer, the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Relay:
         version: of the model that answered, once it has.
         follows: it shares the run of an equal request.
         audience: those that share its own run; None while nobody does.
+        heard_us: when the first piece came; ``timeline`` when further ones came, with the tokens there were then.
+        runs: the attempts of which a worker or the store has told.
     """
 
     request_id: str
@@ -60,6 +67,9 @@ class Relay:
     admitted: bool = False
     delivered: list[bytes] = field(default_factory=list)
     ids: bytearray = field(default_factory=bytearray)
+    heard_us: int = 0
+    timeline: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     _unread: deque[bytes] = field(default_factory=deque)
     _waiter: "asyncio.Future[None] | None" = None
 
@@ -69,7 +79,7 @@ class Relay:
         if self.end is not None:
             return
         if kind == wire.LOST:
-            self._accept_loss(attempt, event[4])
+            self._accept_loss(event)
         elif attempt != self.attempt:
             return
         elif kind == wire.FRAME:
@@ -77,11 +87,13 @@ class Relay:
         elif kind == wire.DONE:
             self.usage = Usage(event[4], event[5], event[6])
             self.version = event[7].decode() if len(event) > 7 else ""  # a worker of the release before tells none
+            self._note_run(event, 8)
             if self.audience is not None:
                 self.audience.done()
             self.end = End(Outcome.COMPLETED, 200)
         elif kind == wire.ERROR:
             self.end = End(Outcome(event[4].decode()), event[5], event[6])
+            self._note_run(event, 7)
         self.wake()
 
     def fail(self, outcome: Outcome, status: int, *, quarantined: bool = False) -> None:
@@ -164,11 +176,40 @@ class Relay:
         self.next_sequence += 1
         self.usage = Usage(event[5], self.usage.cached_tokens, event[6])
         self.ids += event[7]
+        self._note_piece()
+        self._note_run(event, 8)
         first = not (self.delivered or self._unread)
         self._unread.append(event[4])
         if self.audience is not None:
             self.audience.frame(event[4], event[7], first=first)
 
-    def _accept_loss(self, attempt: int, cause: bytes) -> None:
-        if attempt > self.attempt:
-            self.lose(attempt, cause.decode())
+    def _note_piece(self) -> None:
+        now = now_us()
+        self.heard_us = self.heard_us or now
+        if len(self.timeline) < MAX_TIMELINE:
+            self.timeline.append((now, self.usage.completion_tokens))
+
+    def _note_run(self, event: wire.Event, index: int) -> None:
+        """Take in what is told of an attempt; what is told last is complete."""
+        if len(event) <= index or not event[index]:
+            return
+        run = wire.unpack_run(event[index])
+        if self.runs and self.runs[-1].attempt == run.attempt:
+            self.runs[-1] = run
+        else:
+            self.runs.append(run)
+
+    def _accept_loss(self, event: wire.Event) -> None:
+        attempt, cause = event[1], event[4].decode()
+        if attempt <= self.attempt:
+            return
+        told = Run(attempt=attempt - 1, lost=cause)
+        if len(event) > 7:
+            told = replace(
+                told, worker_id=event[5].decode(), batch_id=event[6].decode(), claimed_us=1000 * int(event[7])
+            )
+        if self.runs and self.runs[-1].attempt == told.attempt:
+            self.runs[-1] = replace(self.runs[-1], lost=cause)
+        else:
+            self.runs.append(told)
+        self.lose(attempt, cause)

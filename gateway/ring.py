@@ -8,6 +8,7 @@ from redis.exceptions import RedisError
 
 from domain.qos import QosClass
 from tracing import logs, metrics
+from tracing.clock import now_us
 from workers import tasks
 
 log = logs.get(__name__)
@@ -21,7 +22,7 @@ class Ringer:
 
     def __init__(self, gateway_id: str) -> None:
         self._gateway_id = gateway_id
-        self._pending: queue.Queue[tuple[str, QosClass] | None] = queue.Queue(MAX_PENDING)
+        self._pending: queue.Queue[tuple[str, QosClass, int] | None] = queue.Queue(MAX_PENDING)
         self._thread = threading.Thread(target=self._run, name="ringer", daemon=True)
 
     def start(self) -> None:
@@ -36,15 +37,15 @@ class Ringer:
     def ring(self, model: str, qos_class: QosClass) -> None:
         """Ask for one ticket; returns at once."""
         try:
-            self._pending.put_nowait((model, qos_class))
+            self._pending.put_nowait((model, qos_class, now_us()))
         except queue.Full:
             metrics.ring_failures.inc()
 
     def _run(self) -> None:
         while (wanted := self._pending.get()) is not None:
-            model, qos_class = wanted
+            model, qos_class, rung_us = wanted
             try:
-                tasks.ring(model, qos_class, self._gateway_id)
+                tasks.ring(model, qos_class, self._gateway_id, rung_us)
                 metrics.rings.labels(qos_class.value).inc()
             except (OperationalError, RedisError, OSError) as error:
                 metrics.ring_failures.inc()

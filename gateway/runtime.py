@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from domain.config import Config
 from domain.outcome import Outcome
+from domain.qos import QosClass
 from domain.usage import Usage
 from gateway.audience import Audience
 from gateway.audit import Audit
@@ -26,6 +27,7 @@ from gateway.hot_keys import HotKeys
 from gateway.kept_answers import KeptAnswers
 from gateway.post import Post
 from gateway.prompts.prompts import Prompts
+from gateway.records import Records
 from gateway.relay import Relay
 from gateway.ring import Ringer
 from gateway.seeding import Seeder
@@ -34,8 +36,9 @@ from gateway.tasks import end_all
 from gateway.tickets import Tickets
 from gateway.tokens import TokenCounts
 from tenants.snapshot import SnapshotKeeper
-from tracing import logs, metrics
+from tracing import logs, metrics, spans
 from workers import wire
+from workers.delays import Delays
 from workers.erasure import erase_kept, tell_forgotten
 from workers.ready.ready_set import ReadySet
 from workers.ready.stream import read_stream
@@ -71,13 +74,15 @@ class Runtime:
         self.database = Database()
         self.reading = asyncio.Semaphore(MAX_READING)
         self.tokens = TokenCounts()
+        self.records = Records(config)
+        self.delays = Delays(config)
         self.hot_keys = HotKeys(config, self.gateway_id, self.database)
         self.stale = Stale(config, self.snapshot)
         self.answers = KeptAnswers(config, self.stale)
         self.hot_keys.tell(self.answers.local.pin)
         self.cache_tuning = CacheTuning(config, self.gateway_id, self.answers.local, self._cache_facts)
         self.ringer = Ringer(self.gateway_id)
-        self.tickets = Tickets(config, self.ringer.ring)
+        self.tickets = Tickets(config, self._ring)
         self._last_ready: dict[str, float] = {}
         self._last_version: dict[str, str] = {}
         self._cache_told_at = 0.0
@@ -96,6 +101,7 @@ class Runtime:
         self.prompts = Prompts(self, self.filters, self._redis)
         await self.snapshot.start()
         await self.stale.start()
+        spans.configure(self.config.otlp_endpoint, "sluice-gateway")
         self.ringer.start()
         await self._beat_once()
         await self._watch_once()  # connections that waited for this process find the engines known
@@ -109,7 +115,7 @@ class Runtime:
         erased = Erased(
             self.snapshot, self.config.request_timeout_s + 10, (*forget, partial(erase_kept, self._redis)), tell
         )
-        loops = [self._beat(), self._read(), self._watch(), audit.run(), erased.run()]
+        loops = [self._beat(), self._read(), self._watch(), audit.run(), erased.run(), self.records.run(self._redis)]
         if self.config.response_cache:
             loops.append(self.cache_tuning.run(self._redis))
         self._tasks = [asyncio.create_task(work) for work in loops]
@@ -122,6 +128,7 @@ class Runtime:
         if self._background:
             await asyncio.wait(self._background, timeout=2)
         await end_all(self._tasks)
+        await self.records.flush(self._redis)
         await self.filters.stop()
         await self.hot_keys.stop()
         self.ringer.stop()
@@ -135,6 +142,7 @@ class Runtime:
             await self._redis.delete(f"sl:gateway:{self.gateway_id}")
         except (RedisError, OSError):
             log.info("stopped_without_redis")
+        spans.close()
         await self._redis.aclose()
         await self._reader.aclose()
 
@@ -175,6 +183,13 @@ class Runtime:
 
     def _cache_facts(self) -> dict[str, object]:
         return {"filter_fill": round(self.filters.replica.fill, 4)}
+
+    def _ring(self, model: str, qos_class: QosClass) -> None:
+        wait_s = self.delays.seconds("window")
+        if wait_s:
+            asyncio.get_running_loop().call_later(wait_s, self.ringer.ring, model, qos_class)
+        else:
+            self.ringer.ring(model, qos_class)
 
     def background(self, work: "asyncio.Task[object]") -> None:
         """Keep a task until it ends; it is never cancelled in the middle of a call to Redis."""
@@ -247,6 +262,7 @@ class Runtime:
             # Before its engines are known a model's tokenizer is: also its first request is counted exactly.
             await self.tokens.follow(self._redis, workers)
             self.workers = workers
+            await self.delays.follow(self._redis)
         except (RedisError, OSError) as error:
             self._lose_store(error)
         now = time.monotonic()

@@ -37,7 +37,7 @@ MANAGE_TOKENS = "gateway_admin.manage_tokens"
 _VIEWER = (
     _every("tenants", ("view",), "plan", "tenant", "apikey", "price", "usagerecord", "usagerollup", "adjustment")
     | _every("tenants", ("view",), "budgetwarning", "hotkey", "storedprompt")
-    | {"gateway_admin.view_operatoraction", VIEW_AUDIT_LOG}
+    | {"gateway_admin.view_operatoraction", "tracing.view_storedrequest", VIEW_AUDIT_LOG}
 )
 _OPERATOR = (
     _VIEWER

@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "tenants",
+    "tracing",
     "gateway_admin",
 ]
 

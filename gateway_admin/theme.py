@@ -53,9 +53,14 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
             "title": _("Watch"),
             "items": [
                 _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
+                _item(_("Now"), "monitor_heart", reverse_lazy("now"), "tracing.view_storedrequest"),
                 _item(_("Queues"), "stacks", reverse_lazy("queues")),
                 _item(_("Engines"), "monitoring", reverse_lazy("engines")),
                 _item(_("Cache"), "cached", reverse_lazy("cache")),
+                _item(_("Heat map"), "grid_on", reverse_lazy("heat-map"), "tracing.view_storedrequest"),
+                _item(_("Service map"), "lan", reverse_lazy("service-map"), "tracing.view_storedrequest"),
+                _item(_("Traces"), "timeline", reverse_lazy("traces"), "tracing.view_storedrequest"),
+                _item(_("Why slow"), "account_tree", reverse_lazy("why-slow"), "tracing.view_storedrequest"),
                 _rows(_("Whitelist"), "local_fire_department", "tenants", "hotkey"),
                 *flower,
             ],
@@ -99,8 +104,9 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def _item(title: Any, icon: str, link: Any) -> dict[str, Any]:
-    return {"title": title, "icon": icon, "link": link}
+def _item(title: Any, icon: str, link: Any, permission: str = "") -> dict[str, Any]:
+    item = {"title": title, "icon": icon, "link": link}
+    return {**item, "permission": lambda request: request.user.has_perm(permission)} if permission else item
 
 
 def _rows(title: Any, icon: str, app: str, model: str, permission: str = "") -> dict[str, Any]:

@@ -9,10 +9,15 @@ from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.account_page import account
 from gateway_admin.cache_page import cache, cache_fix, cache_state
 from gateway_admin.erase_page import erase_page
+from gateway_admin.heat_page import heat_cell, heat_map, heat_state
 from gateway_admin.live_page import engines, engines_state
+from gateway_admin.now_page import now, now_state
 from gateway_admin.packaged_files import serve_packaged_file
 from gateway_admin.queues_page import queues, queues_state
+from gateway_admin.service_map_page import service_map, service_map_state
 from gateway_admin.switch_page import switch_page
+from gateway_admin.trace_page import trace, trace_json, traces
+from gateway_admin.why_page import why_slow
 
 # The reference describes the data plane and is open to its users, who have no login here.
 _schema = SpectacularAPIView.as_view(
@@ -31,6 +36,17 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/cache/", admin.site.admin_view(cache), name="cache"),
     path("admin/cache/state", admin.site.admin_view(cache_state), name="cache-state"),
     path("admin/cache/fix", admin.site.admin_view(cache_fix), name="cache-fix"),
+    path("admin/traces/", admin.site.admin_view(traces), name="traces"),
+    path("admin/traces/<str:request_id>.json", admin.site.admin_view(trace_json), name="trace-json"),
+    path("admin/traces/<str:request_id>", admin.site.admin_view(trace), name="trace"),
+    path("admin/why-slow/", admin.site.admin_view(why_slow), name="why-slow"),
+    path("admin/now/", admin.site.admin_view(now), name="now"),
+    path("admin/now/state", admin.site.admin_view(now_state), name="now-state"),
+    path("admin/heat-map/", admin.site.admin_view(heat_map), name="heat-map"),
+    path("admin/heat-map/state", admin.site.admin_view(heat_state), name="heat-state"),
+    path("admin/heat-map/cell", admin.site.admin_view(heat_cell), name="heat-cell"),
+    path("admin/service-map/", admin.site.admin_view(service_map), name="service-map"),
+    path("admin/service-map/state", admin.site.admin_view(service_map_state), name="service-map-state"),
     path("admin/", admin.site.urls),
     path("account", account, name="account"),
     path("i18n/", include("django.conf.urls.i18n")),

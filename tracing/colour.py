@@ -28,6 +28,7 @@ class Colour:
         tenant_scope: ``<tenant>/<class>`` once known.
         model_version: once an engine has answered.
         batch_id: once claimed.
+        linked_span_id: the span of the context before this one, whose ids were others; "" for a first one.
     """
 
     request_id: str
@@ -37,15 +38,21 @@ class Colour:
     tenant_scope: str = ""
     model_version: str = ""
     batch_id: str = ""
+    linked_span_id: str = ""
 
     @property
     def traceparent(self) -> str:
         """W3C trace context for the next hop."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
-    def scoped(self, tenant: str, qos_class: str) -> "Colour":
-        """A new colour with the tenant's scope."""
-        return replace(self, tenant_scope=f"{tenant}/{qos_class}")
+    def changed(self, span_id: str, **ids: str) -> "Colour":
+        """The context that begins where some of the ids change, linked with this one.
+
+        Args:
+            span_id: of the span that begins with it.
+            ids: ``tenant_scope``, ``model_version`` or ``batch_id``.
+        """
+        return replace(self, span_id=span_id, linked_span_id=self.span_id, **ids)
 
 
 current: ContextVar[Colour | None] = ContextVar("colour", default=None)

@@ -64,8 +64,9 @@ def _add_colour(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> 
     if now is not None:
         event.setdefault(names.REQUEST_ID, now.request_id)
         event.setdefault(names.TRACE_ID, now.trace_id)
-        if now.tenant_scope:
-            event.setdefault(names.TENANT_SCOPE, now.tenant_scope)
+        for name in (names.TENANT_SCOPE, names.MODEL_VERSION, names.BATCH_ID):
+            if value := getattr(now, name):
+                event.setdefault(name, value)
     return event
 
 

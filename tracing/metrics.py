@@ -102,6 +102,16 @@ retries = Counter("sluice_rollbacks_total", "Items that went back to the ready s
 engine_up = Gauge("sluice_engine_ready", "1 while this worker's engine is in service.")
 probe_failures = Counter("sluice_probe_failures_total", "Known-answer probes that failed.")
 
+traces = Counter(
+    "sluice_traces_total",
+    "Requests that were recorded, by why all their moments are kept: failed, retried, slow, sampled, or row (none).",
+    ["why"],
+)
+traces_dropped = Counter(
+    "sluice_traces_dropped_total", "Requests of which nothing could be recorded: waiting (too many).", ["reason"]
+)
+traces_stored = Counter("sluice_traces_stored_total", "Requests that were stored.")
+
 settled = Counter("sluice_settled_total", "Usage rows written.")
 settle_doubles = Counter("sluice_settle_doubles_total", "Settlements that had been written before.")
 set_aside = Counter("sluice_settlements_set_aside_total", "Settlements that no row can be made of.")

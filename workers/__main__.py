@@ -49,6 +49,7 @@ def main() -> int:
         log.info("celery_stopped")
     died = home.wait_for_death(0)
     home.stop()
+    spans.close()
     return EXIT_ENGINE_DIED if died else 0
 
 

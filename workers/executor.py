@@ -10,15 +10,18 @@ from redis.exceptions import RedisError
 
 from domain.outcome import Outcome, RollbackCause
 from domain.qos import POLICIES
+from domain.trace.spans import ATTEMPT, span_id
 from tracing import logs, metrics
-from workers import run_span, wire
+from tracing.colour import Colour, current
+from workers import wire
+from workers.delays import Delays
 from workers.engines.port import Engine, EngineDead, Frame, RequestFailed, RequestRejected
 from workers.governor import Governor
 from workers.outbox import Outbox
 from workers.prefix_hits import PrefixHits
 from workers.ready.item import ClaimedItem, Ending
 from workers.ready.ready_set import ReadySet
-from workers.running import Running, job_of
+from workers.running import Claiming, Running, job_of
 
 log = logs.get(__name__)
 
@@ -44,21 +47,28 @@ class Executor:
         engine: Engine,
         governor: Governor,
         outbox: Outbox,
+        delays: Delays,
         *,
         on_room: Callable[[], None],
         on_dead: Callable[[str], None],
     ) -> None:
         self._ready, self._worker_id, self._engine = ready, worker_id, engine
-        self._governor, self._outbox = governor, outbox
+        self._governor, self._outbox, self._delays = governor, outbox, delays
         self._on_room, self._on_dead = on_room, on_dead
         self.running: dict[str, Running] = {}
         self.version = ""
         self.waiting = 0
         self.prefix_hits = PrefixHits()
 
-    def start(self, item: ClaimedItem, abort: Ending | None) -> None:
-        """Run an item; ``abort`` is how it is to end if somebody has called it off already."""
-        running = Running(item, abort=abort, stopped=abort is not None)
+    def start(self, item: ClaimedItem, abort: Ending | None, claiming: Claiming) -> None:
+        """Run an item.
+
+        Args:
+            item: what was claimed; ``claiming`` how.
+            abort: how it is to end if somebody has called it off already.
+            claiming: tells its gateway how it came here.
+        """
+        running = Running(item, claiming, abort=abort, stopped=abort is not None)
         self._note_start(item)
         self._governor.started(item, _now_ms())
         self.running[item.request_id] = running
@@ -115,20 +125,17 @@ class Executor:
             )
 
     async def _run(self, running: Running) -> None:
-        item, span = running.item, run_span.start(running.item)
+        item = running.item
+        _colour(running, self.version)
         running.begun = True
-        outcome, error = "dropped", ""
         try:
             ending, event = await self._answer(running)
         except (RequestFailed, EngineDead) as failure:
-            outcome, error = "given_back", str(failure)
             await self._give_back(running, failure)
         else:
-            outcome = ending.outcome
             self._release(item)
             self._finish(running, ending, event)
         finally:
-            run_span.end(span, running, outcome, error)
             self._release(item)
             self._on_room()
 
@@ -140,22 +147,27 @@ class Executor:
         except RequestRejected as error:
             ending = running.ending(Outcome.REJECTED, error.status, str(error.error.get("code") or ""))
             shown = {**error.error, "retry_after_s": error.retry_after_s} if error.retry_after_s else error.error
-            event = [*head, "E", Outcome.REJECTED.value, error.status, orjson.dumps(shown)]
+            event = [*head, "E", Outcome.REJECTED.value, error.status, orjson.dumps(shown), self._told(running)]
         except asyncio.CancelledError:
             if running.abort is None:
                 raise
             ending = running.ending(running.abort.outcome, running.abort.status, running.abort.code)
-            event = [*head, "E", ending.outcome, ending.status, b""]
+            event = [*head, "E", ending.outcome, ending.status, b"", self._told(running)]
         else:
             ending, usage = running.ending(Outcome.COMPLETED, 200, ""), running.usage
-            event = [*head, "D", usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self.version]
+            counts = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+            event = [*head, "D", *counts, self.version, self._told(running)]
         return ending, event
 
     async def _stream(self, running: Running) -> None:
         if running.stopped:
             raise asyncio.CancelledError
         item, sequence = running.item, 0
-        async with aclosing(self._engine.run(job_of(item))) as frames:  # type: ignore[type-var]  # engines yield generators
+        wait_s = self._delays.seconds("prepare", item.tenant, self._worker_id)
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        job = job_of(item, running.times)
+        async with aclosing(self._engine.run(job)) as frames:  # type: ignore[type-var]  # engines yield generators
             async for frame in frames:
                 self._note_frame(running, frame)
                 usage, ids = frame.usage, wire.pack_ids(frame.token_ids)
@@ -164,9 +176,14 @@ class Executor:
                     [
                         *(item.request_id, item.attempt, sequence, "F", frame.data),
                         *(usage.prompt_tokens, usage.completion_tokens, ids),
+                        *(() if sequence else (self._told(running),)),
                     ],
                 )
                 sequence += 1
+
+    def _told(self, running: Running) -> bytes:
+        """What the gateway is told of this attempt: with its first frame, for the client may leave, and at its end."""
+        return wire.pack_run(running.run(self._worker_id, self.version))
 
     def _note_frame(self, running: Running, frame: Frame) -> None:
         item, running.usage = running.item, frame.usage
@@ -236,6 +253,15 @@ class Executor:
         self._acquitting = asyncio.create_task(
             self._ready.acquit(item.request_id, self._worker_id, item.attempt), name="acquit"
         )
+
+
+def _colour(running: Running, version: str) -> None:
+    """Every line that is logged while it runs carries its ids; a new attempt is a new context, linked with the last."""
+    item = running.item
+    request = Colour(item.request_id, item.traceparent[3:35], item.traceparent[36:52])
+    own_id = span_id(item.request_id, ATTEMPT, item.attempt)
+    scope = f"{item.tenant}/{item.qos_class.value}"
+    current.set(request.changed(own_id, tenant_scope=scope, model_version=version, batch_id=item.batch_id))
 
 
 async def _wait(runnings: list[Running], timeout_s: float | None) -> None:

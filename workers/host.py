@@ -17,6 +17,7 @@ from workers.engines.port import Engine, EngineDead, EngineInfo
 from workers.heart import Heart
 from workers.ready.ready_set import ReadySet
 from workers.runner import BatchReport, Runner
+from workers.running import Claiming
 from workers.state import FAILED, PROBING, OwnState
 from workers.tokenization.publisher import Publisher
 
@@ -70,9 +71,13 @@ class Host:
         _current = self
         return info
 
-    def claim_and_run(self, trigger: str) -> BatchReport:
+    def delay_s(self, place: str) -> float:
+        """Seconds that a test has this worker wait at a place; see :mod:`workers.delays`."""
+        return self._runner.delays.seconds(place, self.worker_id)
+
+    def claim_and_run(self, ticket: Claiming) -> BatchReport:
         """Serve one ticket; blocks until its items have ended."""
-        return self._call(self._runner.claim_and_run(trigger))
+        return self._call(self._runner.claim_and_run(ticket))
 
     def announce_by(self, dispatcher: Dispatcher) -> None:
         """Show batches that come without a ticket through Celery's events."""

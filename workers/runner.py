@@ -9,15 +9,19 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from redis.exceptions import RedisError
 
 from domain.config import Config
 from domain.outcome import RollbackCause
-from tracing import logs, metrics
+from tracing import logs, metrics, spans
+from tracing.clock import now_us
+from workers import batch_span
 from workers.announcer import Announcer
+from workers.below_gateway import BelowGateway
+from workers.delays import Delays
 from workers.engines.port import Engine, EngineDead, EngineInfo
 from workers.executor import Executor
 from workers.governor import Governor
@@ -25,6 +29,7 @@ from workers.orders import Orders
 from workers.outbox import Outbox
 from workers.ready.item import Claim
 from workers.ready.ready_set import ReadySet
+from workers.running import Claiming
 from workers.state import DRAINING, FAILED, READY, OwnState
 from workers.strays import Strays
 
@@ -55,22 +60,30 @@ class Runner:
         self._pull_wanted = asyncio.Event()
         self._governor = Governor(config, engine)
         self._outbox = Outbox(ready, worker_id, self.rooms)
+        self.delays = Delays(config)
         self._executor = Executor(
-            *(ready, worker_id, engine, self._governor, self._outbox), on_room=self._pull_wanted.set, on_dead=self._die
+            *(ready, worker_id, engine, self._governor, self._outbox, self.delays),
+            on_room=self._pull_wanted.set,
+            on_dead=self._die,
         )
         self._orders = Orders(ready.redis, worker_id, self._executor.abort)
         self._strays = Strays(ready, worker_id, self._executor.running)
+        self._below = BelowGateway(config, worker_id, engine, ready.redis, own)
         self._padding = (0, 0)
         self._computed = (0, 0, 0)
         self._on_dead: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._telling: set[asyncio.Task[None]] = set()
         self.announcer = Announcer()
 
     async def serve(self, info: EngineInfo, on_dead: Callable[[str], None]) -> None:
         """Begin to take work. ``on_dead`` is called once, with the reason, when the engine is gone."""
         self._executor.version, self._on_dead = info.version, on_dead
         await self._ready.load()
-        works = (self._outbox.run(), self._orders.follow(), self._pull(), self._strays.watch(), self._tick_for_ever())
+        works = (
+            *(self._outbox.run(), self._orders.follow(), self._pull(), self._strays.watch()),
+            *(self._tick_for_ever(), self._below.run()),
+        )
         self._tasks = [asyncio.create_task(work) for work in works]
         self._own.to(READY)
         metrics.engine_up.set(1)
@@ -78,15 +91,15 @@ class Runner:
 
     # --- claiming -------------------------------------------------------------------------------------------------
 
-    async def claim_and_run(self, trigger: str) -> BatchReport:
-        """Claim a batch and wait until all its items have ended."""
+    async def claim_and_run(self, ticket: Claiming) -> BatchReport:
+        """Claim a batch for a ticket and wait until all its items have ended."""
         batch_id = f"b-{secrets.token_hex(6)}"
-        claim = await self._claim(batch_id, trigger)
+        claim = await self._claim(batch_id, ticket)
         report = BatchReport(batch_id, len(claim.items), claim.waiting, claim.other_workers)
         await self._executor.ended(claim.items)
         return report
 
-    async def _claim(self, batch_id: str, trigger: str) -> Claim:
+    async def _claim(self, batch_id: str, how: Claiming) -> Claim:
         async with self._claiming:
             room = self._governor.room(_now_ms())
             if self._own.state != READY or room.seats <= 0:
@@ -97,9 +110,9 @@ class Runner:
                 self.on_taken_for_dead()
                 return Claim((), 0, ())
             self._executor.waiting = claim.waiting
-            self._start(claim)
+            self._start(claim, how)
         if claim.items:
-            metrics.batch_size.labels(trigger).observe(len(claim.items))
+            metrics.batch_size.labels(how.trigger).observe(len(claim.items))
         return claim
 
     async def _nothing_claimed(self) -> Claim:
@@ -111,9 +124,20 @@ class Runner:
             others |= {name.decode() for name, room in found.items() if int(room) > 0}
         return Claim((), 0, tuple(sorted(others - {self._worker_id})))
 
-    def _start(self, claim: Claim) -> None:
+    def _start(self, claim: Claim, how: Claiming) -> None:
+        room = self._engine.room()
+        used = 1000 * (room.kv_blocks - room.free_kv_blocks) // room.kv_blocks if room.kv_blocks else 0
+        how = replace(how, held_us=now_us(), items=len(claim.items), kv_usage_permille=used)
         for item in claim.items:
-            self._executor.start(item, self._orders.early(item.request_id))
+            self._executor.start(item, self._orders.early(item.request_id), how)
+        if claim.items and spans.are_on():
+            task = asyncio.create_task(self._tell_batch(claim, how), name="batch-span")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell_batch(self, claim: Claim, how: Claiming) -> None:
+        await self._executor.ended(claim.items)
+        batch_span.emit(self._worker_id, claim.items, how)
 
     async def _pull(self) -> None:
         """Claim whenever room came free: an engine that is busy needs no tickets."""
@@ -122,7 +146,7 @@ class Runner:
             self._pull_wanted.clear()
             batch_id = f"b-{secrets.token_hex(6)}"
             try:
-                claim = await self._claim(batch_id, "pull")
+                claim = await self._claim(batch_id, Claiming("pull"))
             except (RedisError, OSError) as error:
                 log.warning("pull_failed", error=str(error))  # the heart asks again
                 continue
@@ -149,6 +173,7 @@ class Runner:
     async def _tick(self) -> None:
         waiting, hits = self._executor.waiting, self._executor.prefix_hits
         self._governor.observe(_now_ms(), waiting)
+        await self.delays.follow(self._ready.redis)
         self._own.note(**self._governor.facts(), prefix_hit_rate=round(hits.rate(_now_ms()), 3))
         metrics.in_flight_cap.set(self._governor.cap.cap)
         self._note_padding()

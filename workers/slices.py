@@ -29,14 +29,21 @@ class SlicesResult(TypedDict):
     batch_ids: list[str]
 
 
-def ring_workers(model: str, qos_class: QosClass, workers: Sequence[str], rung_by: str) -> None:
-    """Publish one ticket to each worker's own queue.
+def ring_workers(model: str, qos_class: QosClass, workers: Sequence[str], rung_by: str, rung_us: int = 0) -> None:
+    """Publish one ticket to each worker's own queue; ``rung_us`` is when the first one was asked for.
 
     Raises:
         kombu.exceptions.OperationalError: the broker does not answer.
     """
     background = qos_class is QosClass.P2 and len(workers) > 1
-    slices = [_slice(model, qos_class, worker, rung_by, keep_result=background) for worker in workers]
+    kwargs = {
+        "model": model,
+        "qos_class": qos_class.value,
+        "rung_by": rung_by,
+        "passed_on": True,
+        "rung_us": rung_us,
+    }
+    slices = [_slice(kwargs, worker, keep_result=background) for worker in workers]
     if background:
         body = app.signature(
             SETTLE_TASK, kwargs={"model": model}, queue=queue_name(model, qos_class), ignore_result=True
@@ -48,8 +55,7 @@ def ring_workers(model: str, qos_class: QosClass, workers: Sequence[str], rung_b
         metrics.slices.labels("group").inc(len(slices))
 
 
-def _slice(model: str, qos_class: QosClass, worker: str, rung_by: str, *, keep_result: bool) -> "Signature[Any]":
-    kwargs = {"model": model, "qos_class": qos_class.value, "rung_by": rung_by, "passed_on": True}
+def _slice(kwargs: dict[str, Any], worker: str, *, keep_result: bool) -> "Signature[Any]":
     return app.signature(BATCH_TASK, kwargs=kwargs, queue=own_queue_name(worker), ignore_result=not keep_result)
 
 

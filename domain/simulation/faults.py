@@ -13,6 +13,7 @@ class Faults:
 
     Attributes:
         delay: silent seconds before the first token.
+        queue: seconds that it is held before the engine computes for it, without a seat.
         tokens: length of the answer in tokens (``max_tokens`` still bounds it).
         itl: seconds between two tokens, at least.
         die_after: the request fails after so many tokens of each attempt.
@@ -27,6 +28,7 @@ class Faults:
     """
 
     delay: float = 0.0
+    queue: float = 0.0
     tokens: int | None = None
     itl: float = 0.0
     die_after: int | None = None
@@ -44,9 +46,10 @@ KNOWN_FAULTS: tuple[str, ...] = tuple(field.name for field in fields(Faults))
 NO_FAULTS = Faults()
 
 _FLAGS = {"utf8", "garbage"}
-_SECONDS = {"delay", "itl"}
+_SECONDS = {"delay", "queue", "itl"}
 _LIMITS: dict[str, tuple[float, float]] = {
     "delay": (0, 86_400),
+    "queue": (0, 86_400),
     "itl": (0, 86_400),
     "tokens": (1, 1_000_000),
     "error": (400, 599),

@@ -16,11 +16,12 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from gateway import journey
 from gateway.authentication import BearerAuthentication
 from gateway.body import read_body
 from gateway.caching_policy import read_wishes
 from gateway.client_timeout import read_timeout_s
-from gateway.connection import Answer, DataRequest
+from gateway.connection import Answer, DataRequest, beneath
 from gateway.errors import Refusal, refuse
 from gateway.idempotency import read_key
 from gateway.schema import Ask
@@ -99,15 +100,23 @@ class AskingView(DataView):
     """An endpoint that asks an engine.
 
     Attributes:
+        endpoint: "chat", "completions" or "embeddings".
         body: the client's bytes, which the engine gets as they are; with what they only name put in.
         ask: what they ask.
         answer: set by the throttle, which is the admission itself; ``post`` only hands it over.
     """
 
     scope = INFERENCE
+    endpoint: str
     body: bytes
     ask: Ask
     answer: Answer
+
+    async def dispatch(self, request: DataRequest, *args: Any, **kwargs: Any) -> HttpResponse | Answer:  # type: ignore[override]  # see DataView
+        """Take one request through all steps; what becomes of it is recorded, also where it goes no further."""
+        notes = journey.of(request.colour)
+        notes.asks, notes.endpoint = request.method == "POST", self.endpoint
+        return await super().dispatch(request, *args, **kwargs)
 
     @staticmethod
     def parse(body: bytes) -> Ask:
@@ -128,7 +137,8 @@ class AskingView(DataView):
 
     async def prepare(self, request: DataRequest) -> None:
         """Read and check the body; only a caller with a key gets this far."""
-        headers = request.scope["headers"]
+        notes, headers = journey.of(request.colour), request.scope["headers"]
+        notes.tenant = principal_of(self.request).tenant
         _check_content_type(request.content_type)
         key, wishes = read_key(headers), read_wishes(headers)
         body = await read_body(request.receive, headers, settings.SLUICE.max_body_bytes)
@@ -136,9 +146,11 @@ class AskingView(DataView):
         ask = self.parse(self.body)
         wait_s = None if ask.stream else read_timeout_s(headers)
         self.ask = replace(ask, read_timeout_s=wait_s, idempotency_key=key, wishes=wishes)
+        notes.stream = ask.stream
 
     def rename(self, model: str) -> None:
         """Go on with the name under which engines serve the model."""
+        journey.of(beneath(self.request).colour).model = model
         if model != self.ask.model:
             self.ask = replace(self.ask, model=model)
 

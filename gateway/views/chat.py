@@ -16,6 +16,7 @@ from gateway.views.base import AskingView, principal_of
 class ChatCompletions(AskingView):
     """Answer a chat."""
 
+    endpoint = "chat"
     permission_classes = (MayUseModel,)
     throttle_classes = (Admission,)
     parse = staticmethod(parse_chat)

@@ -13,6 +13,7 @@ from gateway.views.base import AskingView
 class Completions(AskingView):
     """Continue a text."""
 
+    endpoint = "completions"
     permission_classes = (MayUseModel,)
     throttle_classes = (Admission,)
     parse = staticmethod(parse_completions)

@@ -13,6 +13,7 @@ from gateway.views.base import AskingView
 class Embeddings(AskingView):
     """Turn texts into vectors."""
 
+    endpoint = "embeddings"
     permission_classes = (MayUseModel,)
     throttle_classes = (Admission,)
     parse = staticmethod(parse_embeddings)

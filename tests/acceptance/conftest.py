@@ -63,9 +63,10 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
-    """The product on the real engine with the small real model."""
+    """The product on the real engine with the small real model; what happens inside of that is traced."""
     data_dir = tmp_path_factory.mktemp("real") / "data"
-    with stack.start(data_dir, "--engine", "vllm", "--no-flower") as running:
+    environ = {"SLUICE_TRACE_MODEL": "true"}
+    with stack.start(data_dir, "--engine", "vllm", "--no-flower", environ=environ) as running:
         yield running
 
 

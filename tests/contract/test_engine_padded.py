@@ -74,6 +74,18 @@ async def until_idle(engine: PaddedEngine) -> bool:
 # --- right answers ------------------------------------------------------------------------------------------------
 
 
+async def test_passes_are_told_as_steps(engine: PaddedEngine) -> None:
+    assert await until_idle(engine)
+    engine.take_steps()
+    reply = await ask(engine, embed(MIXED))
+    steps = engine.take_steps()
+
+    assert sum(step.running for step in steps) == len(MIXED)
+    assert sum(step.prompt_tokens for step in steps) == reply.usage.prompt_tokens
+    assert all(step.duration_us > 0 for step in steps)
+    assert engine.take_steps() == engine.take_launches() == []
+
+
 async def test_a_batch_of_mixed_lengths_equals_single_rows(engine: PaddedEngine) -> None:
     alone = np.concatenate([vectors(await ask(engine, embed(text))) for text in MIXED])
     together = vectors(await ask(engine, embed(MIXED)))

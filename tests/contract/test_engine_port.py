@@ -373,6 +373,22 @@ async def test_the_engine_itself_counts_what_answers_tell(engine: Engine) -> Non
     ]
 
 
+async def test_steps_tell_what_was_computed_in_them(engine: Engine) -> None:
+    await counts_at_rest(engine)
+    engine.take_steps()
+    reply = await ask(engine, chat(QUESTION, max_tokens=20))
+    await counts_at_rest(engine)
+    steps = engine.take_steps()
+
+    assert sum(step.generated_tokens for step in steps) == reply.usage.completion_tokens
+    assert sum(step.prompt_tokens for step in steps) == reply.usage.prompt_tokens
+    assert [step.ended_us for step in steps] == sorted(step.ended_us for step in steps)
+    assert {step.running for step in steps if step.generated_tokens} == {1}
+    assert all(step.duration_us >= 0 and 0 <= step.kv_usage_permille <= 1000 for step in steps)
+    assert engine.take_steps() == []
+    assert engine.take_launches() == []
+
+
 @pytest.mark.parametrize("choices", [1, 2])
 async def test_closing_a_stream_frees_its_room(engine: Engine, choices: int) -> None:
     job = chat(QUESTION, max_tokens=400, n=choices, temperature=1)

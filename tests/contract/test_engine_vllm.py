@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 BATCH = 16
-CONFIG = replace(Config(), max_num_seqs=BATCH, max_model_len=2048, kv_cache_gib=0.5)
+CONFIG = replace(Config(), max_num_seqs=BATCH, max_model_len=2048, kv_cache_gib=0.5, trace_model=True)
 FRANCE = "What is the capital of France?"
 LOOKS = 600
 """How often, ten times a second, a test looks for something before it gives up."""
@@ -260,6 +260,19 @@ async def test_fields_of_ours_in_the_body_have_no_effect(vllm: Engine) -> None:
     assert "Paris" in reply.text
 
 
+# --- steps ----------------------------------------------------------------------------------------------------------
+
+
+async def test_each_step_tells_the_time_inside_the_model(vllm: Engine) -> None:
+    vllm.take_steps()
+    await asyncio.gather(*(ask(vllm, chat(f"{number}: {FRANCE}")) for number in range(4)))
+    steps = [step for step in vllm.take_steps() if step.generated_tokens]
+
+    assert steps
+    assert all(0 < step.model_us <= step.duration_us for step in steps)
+    assert sum(step.model_us for step in steps) > 0.5 * sum(step.duration_us for step in steps)
+
+
 # --- processes (these come last: they kill the engine) --------------------------------------------------------------
 
 
@@ -284,6 +297,7 @@ async def test_a_killed_engine_process_ends_everything_with_engine_dead(vllm: En
     await vllm.stop()
     await vllm.start()
     await vllm.probe()
+    assert any(step.model_us for step in vllm.take_steps())
 
 
 def _engine_processes() -> list[psutil.Process]:

@@ -13,13 +13,17 @@ import numpy as np
 
 from domain.config import Config
 from domain.padding import LengthBuckets, PaddingMeter, Row
+from domain.trace.launches import Launches
+from domain.trace.step import Step
 from domain.usage import Usage
+from tracing.clock import now_us
 from workers.engines.known_embeddings import WrongEmbedding
 from workers.engines.padded_answer import embeddings_answer
 from workers.engines.padded_loaded import Loaded, load
 from workers.engines.padded_request import Asked
 from workers.engines.padded_work import Part, Work
 from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, Room
+from workers.engines.step_log import StepLog
 from workers.engines.step_pace import StepPace
 
 logger = logging.getLogger(__name__)
@@ -50,7 +54,7 @@ class PaddedEngine:
         self._buckets: LengthBuckets[Part] = LengthBuckets(1, 1, 1)
         self._work_came = asyncio.Event()
         self._meter = PaddingMeter()
-        self._pace = StepPace()
+        self._pace, self._log = StepPace(), StepLog()
         self._passes_task: asyncio.Task[None] | None = None
         self._threads: dict[str, ThreadPoolExecutor] = {}
 
@@ -112,6 +116,7 @@ class PaddedEngine:
         self._loaded, self._dead_reason = loaded, ""
         self._buckets = LengthBuckets(loaded.max_tokens, self._config.max_num_batched_tokens, MAX_ROWS)
         self._work_came, self._meter, self._pace = asyncio.Event(), PaddingMeter(), StepPace()
+        self._log = StepLog()
         self._passes_task = asyncio.create_task(self._passes(), name="padded-passes")
         self._passes_task.add_done_callback(self._passes_ended)
         return self.info
@@ -142,9 +147,17 @@ class PaddedEngine:
         tokens = {"real_tokens": real, "padded_tokens": self.padded_tokens, "prompt_tokens": real}
         return Room(free, limit, 0, 0, step_ms=self._pace.step_ms, **tokens)
 
+    def take_steps(self) -> list[Step]:
+        """Passes, as the port's steps: a row is a sequence, and its tokens are a prompt's."""
+        return self._log.take()
+
+    def take_launches(self) -> list[Launches]:
+        """See the port: it launches nothing."""
+        return []
+
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:
         """Run one job, which yields one frame; see the port."""
-        loaded, work = self._alive(), Work()
+        loaded, work = self._alive(), Work(job.times)
         self._works.add(work)
         try:
             asked, rows = await self._read(loaded, job)
@@ -210,6 +223,9 @@ class PaddedEngine:
 
     async def _pass(self, batch: list[Row[Part]]) -> None:
         model, rows = self._alive().model, [row.item.tokens for row in batch]
+        begun_us = now_us()
+        for row in batch:
+            row.item.work.scheduled()
         try:
             vectors = await self._on("passes", lambda: model.embed(rows))
         except Exception as error:
@@ -218,12 +234,24 @@ class PaddedEngine:
                 row.item.work.fail(RequestFailed(f"the forward pass failed: {type(error).__name__}: {error}"))
             return
         self._meter.count([row.length for row in batch])
+        self._note_step(batch, begun_us)
         self._pace.step(monotonic(), more=len(self._buckets) > 0)
         for row, vector in zip(batch, vectors, strict=True):
             if np.isfinite(vector).all():
                 row.item.work.accept(row.item.index, vector)
             else:
                 row.item.work.fail(RequestFailed(f"the embedding of input {row.item.index} is not finite"))
+
+    def _note_step(self, batch: list[Row[Part]], begun_us: int) -> None:
+        ended_us = now_us()
+        step = Step(
+            ended_us=ended_us,
+            duration_us=max(0, ended_us - begun_us),
+            running=len(batch),
+            waiting=len(self._buckets),
+            prompt_tokens=sum(row.length for row in batch),
+        )
+        self._log.add(step)
 
     def _passes_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

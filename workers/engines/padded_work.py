@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from domain.padding import Row
+from tracing.clock import now_us
+from workers.engines.port import Times
 
 Vectors = NDArray[np.float32]
 
@@ -16,6 +18,7 @@ Vectors = NDArray[np.float32]
 class Work:
     """One job: its rows, and the embeddings that they have become. Used on the engine's event loop only."""
 
+    times: Times = field(default_factory=Times)
     rows: "list[Row[Part]]" = field(default_factory=list)
     _vectors: list[Vectors | None] = field(default_factory=list)
     _missing: int = 0
@@ -26,12 +29,19 @@ class Work:
         self.rows, self._missing = rows, len(rows)
         self._vectors = [None] * len(rows)
         self._done = asyncio.get_running_loop().create_future()
+        self.times.queued_us = now_us()
+
+    def scheduled(self) -> None:
+        """One of its rows is in the pass that begins now."""
+        self.times.scheduled_us = self.times.scheduled_us or now_us()
 
     def accept(self, index: int, vector: Vectors) -> None:
         """Keep the embedding of one row, shape (size,)."""
         self._vectors[index] = vector
         self._missing -= 1
+        self.times.steps += 1
         if self._done and not self._missing and not self._done.done():
+            self.times.first_us = self.times.last_us = now_us()
             self._done.set_result(None)
 
     def fail(self, error: Exception) -> None:

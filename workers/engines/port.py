@@ -7,10 +7,37 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from domain.trace.launches import Launches
+from domain.trace.step import Step
 from domain.usage import Usage
 from workers.tokenization.rule import Tokenization
 
 Endpoint = Literal["chat", "completions", "embeddings"]
+
+
+@dataclass(slots=True)
+class Times:
+    """When an engine did what for one job: microseconds since 1970, 0 for not yet. The engine fills it as it goes.
+
+    Attributes:
+        queued_us: it took the job in; ``scheduled_us`` it first computed for it.
+        first_us: the first token of any of its sequences; ``last_us`` the latest token.
+        steps: of the engine since the first token, that one included.
+        preemptions: how often it lost its blocks.
+    """
+
+    queued_us: int = 0
+    scheduled_us: int = 0
+    first_us: int = 0
+    last_us: int = 0
+    steps: int = 0
+    preemptions: int = 0
+
+    def token(self, now_us: int) -> None:
+        """A step made tokens of it."""
+        self.first_us = self.first_us or now_us
+        self.last_us = now_us
+        self.steps += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +58,7 @@ class Job:
             engine goes on exactly. Empty where they are not known: it goes on from the text, which may be cut into
             tokens in another way than it was made of.
         trace_headers: W3C trace context for the engine's own spans.
+        times: what became of it when.
     """
 
     request_id: str
@@ -43,6 +71,7 @@ class Job:
     delivered_tokens: int = 0
     delivered_ids: tuple[int, ...] = ()
     trace_headers: Mapping[str, str] = field(default_factory=dict)
+    times: Times = field(default_factory=Times, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +194,12 @@ class Engine(Protocol):
 
     def room(self) -> Room:
         """What can be taken now; never blocks."""
+
+    def take_steps(self) -> list[Step]:
+        """Steps since the last call, in their order; of too many the latest. Never blocks."""
+
+    def take_launches(self) -> list[Launches]:
+        """Launches of kernels that its own processes counted since the last call; none where they count none."""
 
     def run(self, job: Job) -> AsyncIterator[Frame]:
         """Run one job; closing the iterator (or cancelling its task) aborts it in the engine.

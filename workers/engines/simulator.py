@@ -12,12 +12,16 @@ from domain.simulation.blocks import BlockPool, prefix_hashes
 from domain.simulation.faults import NO_FAULTS
 from domain.simulation.profiles import PROFILES, Profile
 from domain.simulation.prompt import BYTES_PER_TOKEN
-from domain.simulation.scheduler import Scheduler, Sequence
+from domain.simulation.scheduler import Scheduler, Sequence, Step
+from domain.trace.launches import Launches
+from domain.trace.step import Step as MadeStep
+from tracing.clock import now_us
 from workers.engines.port import EngineDead, EngineInfo, Frame, Job, RequestFailed, RequestRejected, Room
 from workers.engines.simulator_answer import Model, word_answer
 from workers.engines.simulator_journal import Journal
 from workers.engines.simulator_request import Asked, Prompt, read_request, rejected
 from workers.engines.simulator_run import Part, Run
+from workers.engines.step_log import StepLog
 from workers.engines.step_pace import StepPace
 from workers.tokenization.rule import Tokenization
 
@@ -40,7 +44,8 @@ class SimulatorEngine:
         self._model = Model(config.sim_seed, config.max_model_len or _DEFAULT_MAX_MODEL_LEN)
         self._scheduler: Scheduler[Part] = Scheduler(BlockPool(0, BLOCK_SIZE), config.max_num_seqs, 1)
         self._runs: set[Run] = set()
-        self._pace = StepPace()
+        self._pace, self._log = StepPace(), StepLog()
+        self._counted = (0, 0, 0)
         self._journal = Journal(config.sim_journal)
         self._work = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
@@ -99,7 +104,8 @@ class SimulatorEngine:
         pool = BlockPool(int(kv_gib * 2**30) // (profile.kv_bytes_per_token * BLOCK_SIZE), BLOCK_SIZE)
         self._model = Model(config.sim_seed, self._max_model_len(pool))
         self._scheduler = Scheduler(pool, config.max_num_seqs, config.max_num_batched_tokens)
-        self._pace = StepPace()
+        self._pace, self._log = StepPace(), StepLog()
+        self._counted = (0, 0, 0)
         self._work = asyncio.Event()
         self._dead_reason = None
         self.tokens_produced = 0
@@ -136,10 +142,23 @@ class SimulatorEngine:
             generated_tokens=scheduler.generated_tokens,
         )
 
+    def take_steps(self) -> list[MadeStep]:
+        """See the port."""
+        return self._log.take()
+
+    def take_launches(self) -> list[Launches]:
+        """See the port: it launches nothing."""
+        return []
+
     async def run(self, job: Job) -> AsyncGenerator[Frame, None]:
         """Run one job; see the port."""
         self._require_alive()
-        run = self._admit(job)
+        asked = read_request(job, self._model.max_model_len)
+        job.times.queued_us = now_us()
+        if asked.faults.queue:
+            await asyncio.sleep(asked.faults.queue)
+            self._require_alive()
+        run = self._admit(job, asked)
         frames = run.frames
         try:
             while True:
@@ -149,6 +168,7 @@ class SimulatorEngine:
                     break
                 await run.wait()
         finally:
+            job.times.preemptions = sum(part.sequence.preemptions for part in run.parts)
             self._forget(run)
             self._journal.ended(run)
         if run.error is not None:
@@ -186,8 +206,7 @@ class SimulatorEngine:
         if self._dead_reason is not None:
             raise EngineDead(self._dead_reason)
 
-    def _admit(self, job: Job) -> Run:
-        asked = read_request(job, self._model.max_model_len)
+    def _admit(self, job: Job, asked: Asked) -> Run:
         self._play_first_faults(asked, job)
         run = Run(job, asked, self._config.model_name)
         ready_at_s = _ready_at_s(asked)
@@ -242,18 +261,38 @@ class SimulatorEngine:
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         while self._dead_reason is None:
-            now_s = loop.time()
+            now_s, begun_us = loop.time(), now_us()
             step = self._scheduler.plan(now_s)
             if not step.chunks:
                 self._pace.pause()
                 await self._wait_for_work(now_s)
                 continue
+            _note_scheduled(step)
             duration_s = profile.step_s(step.tokens, len(step.chunks))
             # A step starts when the last one was due, so that late timers do not add up; after a pause it starts now.
             due_s = (due_s if now_s - due_s < duration_s else now_s) + duration_s
             await asyncio.sleep(max(0.0, due_s - now_s))
-            self._deliver(self._scheduler.commit(step))
+            advanced = self._scheduler.commit(step)
+            self._note_step(step, begun_us)
+            self._deliver(advanced)
             self._pace.step(loop.time(), more=bool(self._scheduler.running or self._scheduler.waiting))
+
+    def _note_step(self, step: Step[Part], begun_us: int) -> None:
+        scheduler, pool, ended_us = self._scheduler, self._scheduler.pool, now_us()
+        counts = scheduler.prompt_tokens, scheduler.generated_tokens, scheduler.preemptions
+        before, self._counted = self._counted, counts
+        self._log.add(
+            MadeStep(
+                ended_us=ended_us,
+                duration_us=max(0, ended_us - begun_us),
+                running=len(step.chunks),
+                waiting=len(scheduler.waiting),
+                prompt_tokens=counts[0] - before[0],
+                generated_tokens=counts[1] - before[1],
+                kv_usage_permille=1000 * (pool.blocks - pool.free) // pool.blocks,
+                preemptions=counts[2] - before[2],
+            )
+        )
 
     def _steps_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -271,12 +310,14 @@ class SimulatorEngine:
 
     def _deliver(self, advanced: list[Sequence[Part]]) -> None:
         self.tokens_produced += len(advanced)
+        now = now_us()
         for sequence in advanced:
             part = sequence.owner
             run = part.run
             if run.ended:
                 continue
             run.take_token(part)
+            run.job.times.token(now)
             if run.asked.faults is not NO_FAULTS:
                 self._play_faults(run, part)
             run.wake()
@@ -293,6 +334,13 @@ class SimulatorEngine:
                 silent.sequence.ready_at_s = inf
         elif faults.itl:
             part.sequence.ready_at_s = asyncio.get_running_loop().time() + faults.itl
+
+
+def _note_scheduled(step: Step[Part]) -> None:
+    now = now_us()
+    for sequence, _ in step.chunks:
+        times = sequence.owner.run.job.times
+        times.scheduled_us = times.scheduled_us or now
 
 
 def _dies_after(asked: Asked, job: Job) -> float:

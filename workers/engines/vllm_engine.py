@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from argparse import Namespace
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from importlib.metadata import entry_points
@@ -41,7 +41,11 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.loggers import StatLoggerBase
 
 from domain.config import Config
+from domain.trace.launches import Launches
+from domain.trace.step import Step
+from tracing.clock import now_us
 from workers.engines import vllm_leftovers, vllm_plugin
+from workers.engines.below import Receiver, layers_of
 from workers.engines.known_answer import Reference
 from workers.engines.models.prepare import find_reference, fingerprint, prepare
 from workers.engines.port import EngineDead, EngineInfo, Frame, Job, Room
@@ -79,20 +83,27 @@ class _StatLogger(StatLoggerBase):  # type: ignore[misc]  # vLLM comes without t
         self._steps = steps
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, *_args: Any, **_options: Any) -> None:
-        self._steps.record(monotonic(), scheduler_stats, iteration_stats)
+        self._steps.record(monotonic(), now_us(), scheduler_stats, iteration_stats)
 
     def log_engine_initialized(self) -> None:
         pass
 
 
 class _MeteredLLM(AsyncLLM):  # type: ignore[misc]  # vLLM comes without types
-    """AsyncLLM that counts what a job costs and lets it go on where an earlier attempt stopped."""
+    """AsyncLLM that counts what a job costs and lets it go on where an earlier attempt stopped.
+
+    ``on_work`` is called when an idle engine gets a request.
+    """
+
+    on_work: Callable[[], None]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._resuming: dict[str, Meter] = {}
 
     def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncGenerator[Any, None]:
+        if not self.output_processor.has_unfinished_requests():
+            self.on_work()
         meter = _meter.get()
         if meter is None:
             outputs: AsyncGenerator[Any, None] = super().generate(prompt, sampling_params, request_id, **options)
@@ -185,6 +196,7 @@ class VllmEngine:
         self._block_tokens = 1
         self._dtype = ""
         self._directory: Path | None = None
+        self._below: Receiver | None = None
 
     async def start(self) -> EngineInfo:
         """Prepare and load the model.
@@ -225,6 +237,14 @@ class VllmEngine:
             generated_tokens=steps.generated_tokens,
         )
 
+    def take_steps(self) -> list[Step]:
+        """See the port."""
+        return self._steps.log.take()
+
+    def take_launches(self) -> list[Launches]:
+        """See the port."""
+        return self._below.take_launches() if self._below else []
+
     def _free_blocks(self) -> int:
         if not self._meters:
             return self._kv_blocks
@@ -262,6 +282,9 @@ class VllmEngine:
                 llm.output_handler.cancel()
             llm.output_processor.propagate_error(EngineDeadError())
             await asyncio.to_thread(llm.shutdown, STOP_TIMEOUT_S)
+        below, self._below = self._below, None
+        if below is not None:
+            below.close()
         directory, self._directory = self._directory, None
         if directory is not None:
             await asyncio.to_thread(vllm_leftovers.remove_own, directory)
@@ -269,7 +292,9 @@ class VllmEngine:
     async def _load(self, directory: Path) -> None:
         vllm_leftovers.remove_leftovers()
         self._directory = vllm_leftovers.own_directory()
-        self._steps = steps = Steps()
+        layers = layers_of(self._config)
+        self._below = Receiver(self._directory / "trace", layers) if layers else None
+        self._steps = steps = Steps(self._below.model_us) if self._below else Steps()
         set_up(self._directory)
         _warn_without_guard()
         model = self._config.model
@@ -284,6 +309,7 @@ class VllmEngine:
             usage_context=UsageContext.OPENAI_API_SERVER,
             stat_loggers=[lambda _config, _index=0: _StatLogger(steps)],
         )
+        self._llm.on_work = lambda: steps.work_came(now_us())
         model_config = vllm_config.model_config
         parsed.tool_call_parser = tool_parser(model_config.hf_config.model_type, model_config.get_vocab_size())
         parsed.enable_auto_tool_choice = parsed.tool_call_parser is not None

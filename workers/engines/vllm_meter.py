@@ -1,10 +1,11 @@
 """What one job costs, counted from the engine's own outputs and not from the text that is made of them."""
 
+import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from domain.usage import Usage
-from workers.engines.port import Job
+from workers.engines.port import Job, Times
 
 
 class _Choice(Protocol):
@@ -19,6 +20,8 @@ class _Output(Protocol):
     def num_cached_tokens(self) -> int | None: ...
     @property
     def finished(self) -> bool: ...
+    @property
+    def metrics(self) -> Any: ...
 
 
 class Meter:
@@ -87,8 +90,32 @@ class Meter:
             self._produced += len(choice.token_ids)
             if self.job.stream and self.seqs == 1:
                 self._new_ids += choice.token_ids
+        if output.metrics is not None:
+            note_times(self.job.times, output.metrics)
         if output.finished:
             self._unfinished.discard(request_id)
 
     def _usage(self, produced: int) -> Usage:
         return Usage(sum(self._prompts.values()), sum(self._cached.values()), self.job.delivered_tokens + produced)
+
+
+def note_times(times: Times, stats: Any) -> None:
+    """Take in vLLM's ``RequestStateStats``, whose moments are seconds of this machine's monotonic clock; 0 is unknown.
+
+    Of a job with several sequences the earliest beginning counts, and the latest token.
+    """
+    offset_s = time.time() - time.monotonic()
+
+    def moment(seconds: float) -> int:
+        return int((seconds + offset_s) * 1_000_000) if seconds else 0
+
+    times.queued_us = _first(times.queued_us, moment(stats.queued_ts))
+    times.scheduled_us = _first(times.scheduled_us, moment(stats.scheduled_ts))
+    times.first_us = _first(times.first_us, moment(stats.first_token_ts))
+    times.last_us = max(times.last_us, moment(stats.last_token_ts))
+    times.steps = max(times.steps, stats.num_generation_tokens)
+    times.preemptions = max(times.preemptions, stats.num_preemptions)
+
+
+def _first(one: int, other: int) -> int:
+    return min(one, other) if one and other else one or other

@@ -107,6 +107,8 @@ class ClaimedItem:
     Attributes:
         attempt: how often it was run before; ``causes`` tells why it was not finished, as ``cause@batch``, the first
             one first; ``delivered_text`` and ``delivered_ids`` what its client has already got.
+        ready_ms: when it was put into the ready set, ms since 1970 by the store's clock; ``claimed_ms`` when it was
+            claimed.
         prompt_tokens: as estimated at admission.
         need_tokens: KV cache that is reckoned with: prompt and expected output.
         on_trial: it was on an engine that died, and runs as the only suspect; until it has made ``trial_tokens`` more,
@@ -131,12 +133,18 @@ class ClaimedItem:
     delivered_tokens: int
     delivered_ids: bytes
     traceparent: str
-    waited_ms: int
+    ready_ms: int
+    claimed_ms: int
     prompt_tokens: int
     need_tokens: int
     causes: tuple[str, ...] = ()
     on_trial: bool = False
     trial_tokens: int | None = None
+
+    @property
+    def waited_ms(self) -> int:
+        """How long it waited for this claim."""
+        return self.claimed_ms - self.ready_ms
 
     @property
     def last_cause(self) -> str:
@@ -253,7 +261,8 @@ def decode_claimed(request_id: bytes, body: bytes | None, flat: Sequence[bytes])
         delivered_tokens=int(fields.get(b"text_tokens", b"0")),
         delivered_ids=fields.get(b"ids", b""),
         traceparent=text(b"trace"),
-        waited_ms=int(fields[b"t_claim"]) - int(fields[b"t_ready"]),
+        ready_ms=int(fields[b"t_ready"]),
+        claimed_ms=int(fields[b"t_claim"]),
         prompt_tokens=int(fields[b"prompt"]),
         need_tokens=int(fields[b"need"]),
         causes=tuple(text(b"causes").split(",")) if b"causes" in fields else (),

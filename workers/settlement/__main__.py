@@ -9,7 +9,7 @@ import django
 from redis import Redis
 
 from domain.config import Config
-from tracing import logs, metrics
+from tracing import logs, metrics, spans
 
 
 def main() -> int:
@@ -21,10 +21,13 @@ def main() -> int:
     from workers.settlement.budget_watch import BudgetWatch  # all need the models, which need the line above
     from workers.settlement.keeper import Keeper
     from workers.settlement.ledger import Ledger
+    from workers.settlement.records import RecordKeeper
+    from workers.settlement.steps import StepKeeper
 
     config: Config = settings.SLUICE
     logs.configure(config.log_level, "settlement")
     metrics.serve(config.metrics_port)
+    spans.configure(config.otlp_endpoint, "sluice-gateway")
     watch = BudgetWatch(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
     ledger = Ledger(
         Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), on_settled=watch.settled
@@ -33,7 +36,12 @@ def main() -> int:
         Redis.from_url(config.ready_url, socket_timeout=10, socket_connect_timeout=2), config.reconcile_interval_s
     )
 
+    records = RecordKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
+    steps = StepKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
+
     def stop(*_: Any) -> None:
+        steps.stop()
+        records.stop()
         watch.stop()
         keeper.stop()
         ledger.stop()
@@ -42,7 +50,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, stop)
     watch.start()
     keeper.start()
+    records.start()
+    steps.start()
     ledger.run()
+    spans.close()
     return 0
 
 

@@ -48,6 +48,8 @@ OTHERS: list[tuple[str, str, set[Role]]] = [
     ("cache", "", ALL),
     ("cache-state", "", ALL),
     ("cache-fix", "", OPERATORS),
+    ("traces", "", ALL),
+    ("why-slow", "", ALL),
     ("admin:tenants_tenant_live", "tenants_tenant", ALL),
     ("admin:tenants_apikey_live", "tenants_apikey", ALL),
     ("admin:tenants_plan_preview", "tenants_plan", OPERATORS),

@@ -89,7 +89,7 @@ async def test_a_dead_workers_items_run_elsewhere_from_what_was_delivered(
     await claimed(ready, store, item)
     world.kill(store, "sl:worker:w1")
     assert world.sweep(store) == [1, 0, 0]
-    assert world.events(store)[-1][3:] == [b"L", b"worker_lost"]
+    assert world.events(store)[-1][3:7] == [b"L", b"worker_lost", b"w1", b"b-1"]
     world.beat(store, "w2", 8)
     assert await ready.requeue("r1", "g1", 1, "Hello wor", 3) == "ring"
     assert await ready.requeue("r1", "g1", 1, "Hello wor", 3) == "ready"  # asked twice, put back once

@@ -135,4 +135,4 @@ async def test_items_whose_claim_never_arrived_are_given_back(
     assert store.hget("sl:item:r1", "state") == b"leased"
     await strays.give_back()
     assert store.hget("sl:item:r1", "state") == b"lost"
-    assert world.events(store)[-1] == [b"r1", 1, -1, b"L", b"worker_lost"]
+    assert world.events(store)[-1][:6] == [b"r1", 1, -1, b"L", b"worker_lost", b"w1"]

@@ -1,5 +1,9 @@
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from domain.usage import Usage
 from workers.engines.port import Job
@@ -16,6 +20,19 @@ class Output:
     outputs: Sequence[Choice]
     num_cached_tokens: int | None = 0
     finished: bool = False
+    metrics: Any = None
+
+
+@dataclass
+class Stats:
+    """As vLLM's ``RequestStateStats``: seconds of the monotonic clock, 0 for not yet."""
+
+    queued_ts: float = 0.0
+    scheduled_ts: float = 0.0
+    first_token_ts: float = 0.0
+    last_token_ts: float = 0.0
+    num_generation_tokens: int = 0
+    num_preemptions: int = 0
 
 
 def meter(delivered_tokens: int = 0) -> Meter:
@@ -77,3 +94,29 @@ def test_a_request_waits_until_its_first_output_and_is_unfinished_until_its_last
 
     made.count("r", Output([], finished=True))
     assert made.unfinished == []
+
+
+def test_what_the_engine_did_when_is_told_by_the_clock_of_the_wall() -> None:
+    made, now = meter(), time.monotonic()
+    made.begin("r", 10)
+    made.count("r", Output([Choice([1])], metrics=Stats(now - 2, now - 1, now, now, 1)))
+    first = time.time_ns() // 1000
+    made.count("r", Output([Choice([2])], finished=True, metrics=Stats(now - 2, now - 1, now, now + 1, 2, 1)))
+
+    times = made.job.times
+    assert times.scheduled_us - times.queued_us == pytest.approx(1_000_000, abs=500_000)
+    assert times.first_us == pytest.approx(first, abs=500_000)
+    assert times.last_us - times.first_us == pytest.approx(1_000_000, abs=500_000)
+    assert (times.steps, times.preemptions) == (2, 1)
+
+
+def test_of_several_sequences_the_earliest_beginning_and_the_latest_token_count() -> None:
+    made, now = meter(), time.monotonic()
+    for name in ("a", "b"):
+        made.begin(name, 10)
+    made.count("a", Output([Choice([1])], metrics=Stats(now - 3, now - 2, now - 1, now - 1, 1)))
+    made.count("b", Output([Choice([1])], metrics=Stats(now - 3, now - 1, now, now, 1)))
+
+    times = made.job.times
+    assert times.first_us - times.scheduled_us == pytest.approx(1_000_000, abs=500_000)
+    assert times.last_us - times.first_us == pytest.approx(1_000_000, abs=500_000)

@@ -53,7 +53,8 @@ def item(request_id: str, qos_class: QosClass = P1, **fields: Any) -> ClaimedIte
         delivered_tokens=0,
         delivered_ids=b"",
         traceparent="",
-        waited_ms=0,
+        ready_ms=0,
+        claimed_ms=0,
         prompt_tokens=10,
         need_tokens=20,
     )

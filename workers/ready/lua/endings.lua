@@ -82,6 +82,6 @@ local function lose_item(rid, item, cause, forgive)
     'deaths', deaths,
     'forgiven', tonumber(item.forgiven or 0) + (forgive and 1 or 0), 'guilty', guilty and '1' or '0')
   redis.call('HDEL', 'sl:item:' .. rid, 'trial')
-  tell_gateway(item.gw, {rid, attempt, -1, 'L', cause})
+  tell_gateway(item.gw, {rid, attempt, -1, 'L', cause, item.owner, item.batch, tonumber(item.t_claim)})
 end
 

@@ -1,0 +1,67 @@
+"""Sends what became of requests to whoever stores it: many records in one message, off the path of any answer.
+
+Tracing fails open. While the store is away records wait, up to a bound; further ones are dropped and counted.
+"""
+
+import asyncio
+from collections import deque
+from typing import cast
+
+import msgpack
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from domain.config import Config
+from domain.trace.keep import SlowMark, why_kept
+from domain.trace.record import Record, flat_record
+from tracing import logs, metrics
+
+log = logs.get(__name__)
+
+STREAM = "sl:traces"
+
+MAX_MESSAGES = 20_000
+"""Messages that wait for whoever stores them; older ones are dropped by the store."""
+
+PERIOD_S = 0.2
+AT_ONCE = 200
+MAX_WAITING = 20_000
+
+
+class Records:
+    """Made once a process. Use from one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._sample, self._slow = config.trace_sample, SlowMark()
+        self._waiting: deque[bytes] = deque()
+        self._sending = asyncio.Lock()
+
+    def give(self, record: Record) -> None:
+        """Store one record; its whole tree where it is worth it, one row in any case."""
+        why = why_kept(record, self._sample, is_slow=self._slow.is_slow(record))
+        if len(self._waiting) >= MAX_WAITING:
+            metrics.traces_dropped.labels("waiting").inc()
+            return
+        metrics.traces.labels(why or "row").inc()
+        self._waiting.append(cast("bytes", msgpack.packb([why, flat_record(record, whole=bool(why))])))
+
+    async def run(self, redis: Redis) -> None:
+        """Send for ever."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            await self.flush(redis)
+
+    async def flush(self, redis: Redis) -> None:
+        """Send what waits; what cannot be sent waits on."""
+        async with self._sending:
+            await self._send(redis)
+
+    async def _send(self, redis: Redis) -> None:
+        while self._waiting:
+            part = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            try:
+                await redis.xadd(STREAM, {"m": b"".join(part)}, maxlen=MAX_MESSAGES, approximate=True)
+            except (RedisError, OSError) as error:
+                log.warning("records_wait", error=str(error), records=len(part) + len(self._waiting))
+                self._waiting.extendleft(reversed(part))
+                return

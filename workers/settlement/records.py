@@ -1,0 +1,124 @@
+"""Stores what gateways tell of requests, beside the ledger: nothing that is billed depends on it."""
+
+import os
+import secrets
+import socket
+import threading
+import time
+from typing import Any, cast
+
+from django.db import DatabaseError, close_old_connections, connections
+from redis import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from domain.config import Config
+from domain.trace.record import Record
+from tracing import logs, metrics
+from tracing.clock import now_us
+from tracing.export import export
+from tracing.request_log import RequestLog
+from tracing.store.packing import read_message
+from tracing.store.pruning import prune
+from tracing.store.writing import store
+
+log = logs.get("records")
+
+STREAM, GROUP = "sl:traces", "records"
+MESSAGES = 20
+BLOCK_MS = 500
+TAKE_OVER_MS = 10_000
+RETRY_S = 0.5
+PRUNE_EVERY_S = 30.0
+DAY_US = 86_400_000_000
+
+
+class RecordKeeper:
+    """A thread that reads the stream ``sl:traces`` as a consumer group, so that any number of them share the work.
+
+    A message leaves the stream only after its requests are stored; one that comes again is not stored twice.
+    """
+
+    def __init__(self, redis: Redis, config: Config) -> None:
+        self._redis, self._keep_us = redis, int(config.trace_days * DAY_US)
+        self._log = RequestLog(config.data_dir, config.request_log_mib)
+        self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
+        self._prune_at = time.monotonic() + PRUNE_EVERY_S
+
+    def start(self) -> None:
+        """Begin to store."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait for the message under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=3)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._turn()
+        finally:
+            connections.close_all()
+
+    def _turn(self) -> None:
+        try:
+            self._ensure_group()
+            while self.take_over() == MESSAGES:
+                pass
+            while not self._stop.is_set():
+                self.step()
+                self._prune()
+        except (RedisError, DatabaseError, OSError) as error:
+            log.warning("records_retry", error=str(error))
+            close_old_connections()
+            self._stop.wait(RETRY_S)
+        except Exception:
+            log.exception("records_failed")  # the thread must live on
+            connections.close_all()
+            self._stop.wait(RETRY_S)
+
+    def step(self) -> int:
+        """Store some messages that are new; returns how many."""
+        reply = cast(
+            "list[Any] | None",
+            self._redis.xreadgroup(GROUP, self._consumer, {STREAM: ">"}, count=MESSAGES, block=BLOCK_MS),
+        )
+        return self._store([entry for _, found in reply or () for entry in found])
+
+    def take_over(self) -> int:
+        """Store some messages that somebody read and did not store; returns how many."""
+        reply: Any = self._redis.xautoclaim(STREAM, GROUP, self._consumer, TAKE_OVER_MS, start_id="0-0", count=MESSAGES)
+        return self._store(reply[1])
+
+    def _store(self, entries: list[Any]) -> int:
+        if not entries:
+            return 0
+        records: list[tuple[str, Record]] = []
+        for _, fields in entries:
+            records += read_message((fields or {}).get(b"m", b""))
+        metrics.traces_stored.inc(store(records))
+        for why, record in records:
+            if why:
+                export(record)
+        self._log.ended([record for _, record in records])
+        ids = [entry_id for entry_id, _ in entries]
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.xack(STREAM, GROUP, *ids)
+            pipeline.xdel(STREAM, *ids)
+            pipeline.execute()
+        return len(entries)
+
+    def _prune(self) -> None:
+        if time.monotonic() > self._prune_at:
+            self._prune_at = time.monotonic() + PRUNE_EVERY_S
+            prune(now_us(), self._keep_us)
+
+    def _ensure_group(self) -> None:
+        try:
+            self._redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
