@@ -44,11 +44,12 @@ install-dev:
 	@$(INSTALL) --dev
 
 test: install-dev
-	@# As root on Debian this installs the browser and the Postgres that some tests need, and fetches a Prometheus;
-	@# elsewhere they say so.
+	@# As root on Debian this installs the browser and the Postgres that some tests need, and fetches a Prometheus and
+	@# the official types of dashboards and queries; elsewhere they say so.
 	@$(PYTHON) tools/chromium.py
 	@$(PYTHON) tools/postgres.py
 	@$(PYTHON) tools/prometheus.py
+	@$(PYTHON) tools/schemas.py
 	@# The real engine takes all cores, so its tests run alone; the others wait much and share them.
 	HF_HUB_OFFLINE=1 $(VENV_PYTHON) -m pytest -m "not vllm" --numprocesses 2 $(ARGS)
 	$(PYTHON) -m tools.on_postgres $(VENV_PYTHON) -m pytest --numprocesses 2 $(ON_POSTGRES) $(ARGS)

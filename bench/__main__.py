@@ -24,6 +24,8 @@ from bench import (
     soak,
     tenancy,
     token_count,
+    trace_store,
+    tracing_cost,
 )
 
 BENCHMARKS = {
@@ -45,6 +47,8 @@ BENCHMARKS = {
     "protection": protection.main,
     "attack": attack.main,
     "attribution": attribution.main,
+    "trace_store": trace_store.main,
+    "tracing_cost": tracing_cost.main,
 }
 
 

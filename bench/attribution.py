@@ -78,7 +78,7 @@ class Verdict:
         scenario: what was done.
         named: the leaf with the largest share, ``blamed`` the worker or tenant that it names.
         share: of the stage that was delayed, in percent; ``truth`` what it should be.
-        is_right: it named the stage and whose it is, with an error under ``POINTS``.
+        is_named: it named the stage, and whose it is.
     """
 
     scenario: Scenario
@@ -86,7 +86,17 @@ class Verdict:
     blamed: str
     share: float
     truth: float
-    is_right: bool
+    is_named: bool
+
+    @property
+    def error(self) -> float:
+        """The difference between share and truth, in points."""
+        return abs(self.share - self.truth)
+
+    @property
+    def is_right(self) -> bool:
+        """It named what was done, with an error under ``POINTS``."""
+        return self.is_named and self.error < POINTS
 
 
 def draw(dice: random.Random) -> Scenario:
@@ -102,10 +112,11 @@ class Ground:
     Args:
         product: on simulated engines.
         keys: API keys of ``TENANTS``.
+        requests: of each scenario.
     """
 
-    def __init__(self, product: Stack, keys: Mapping[str, str]) -> None:
-        self._product, self._keys = product, keys
+    def __init__(self, product: Stack, keys: Mapping[str, str], requests: int = REQUESTS) -> None:
+        self._product, self._keys, self._requests = product, keys, requests
         self._plain_ms: dict[Stage, float] = {}
         with product.store() as store:
             self._workers = sorted(name.decode() for name in store.smembers("sl:workers"))
@@ -128,11 +139,11 @@ class Ground:
         leaf, stage = _largest_leaf(tree.root), tree.root.find(scenario.stage.value)
         share = 100 * stage.share if stage else 0.0
         blamed = leaf.culprit.name if leaf.culprit else ""
-        is_right = leaf.name == scenario.stage.value and abs(share - truth) < POINTS
-        return Verdict(scenario, leaf.name, blamed, share, truth, is_right and blamed == self._culprit(scenario))
+        is_named = leaf.name == scenario.stage.value and blamed == self._culprit(scenario)
+        return Verdict(scenario, leaf.name, blamed, share, truth, is_named)
 
     def _culprit(self, scenario: Scenario) -> str:
-        return {"worker": self._workers[0], "tenant": TENANTS[0], "": ""}[scenario.whose]
+        return str({"worker": self._workers[0], "tenant": TENANTS[0], "": ""}[scenario.whose])
 
     def _run(self, scenario: Scenario | None) -> tuple[list[Sample], list[float]]:
         with self._product.store() as store:
@@ -148,7 +159,9 @@ class Ground:
                 store.delete("sl:sim:delays")
         failed = [one.error_code or one.status for one in outcomes if not one.is_ok]
         assert not failed, failed
-        stack.wait_until(lambda: len(self._stored(begin_us)) == REQUESTS, STORED_S, "not all requests were stored")
+        stack.wait_until(
+            lambda: len(self._stored(begin_us)) == self._requests, STORED_S, "not all requests were stored"
+        )
         return self._stored(begin_us), [1000 * one.ttft_s for one in outcomes if one.ttft_s is not None]
 
     async def _send(self, scenario: Scenario | None) -> list[Outcome]:
@@ -160,7 +173,7 @@ class Ground:
                     now_s = loop.time()
                     return await client.send(self._call(number, scenario), now_s, now_s + TIMEOUT_S)
 
-            return await asyncio.gather(*map(one, range(REQUESTS)))
+            return await asyncio.gather(*map(one, range(self._requests)))
 
     def _call(self, number: int, scenario: Scenario | None) -> Call:
         tenant = TENANTS[number % len(TENANTS)]
@@ -205,18 +218,18 @@ def row_of(verdict: Verdict) -> dict[str, Any]:
         "blamed": verdict.blamed,
         "share, %": verdict.share,
         "truth, %": verdict.truth,
-        "error, points": abs(verdict.share - verdict.truth),
+        "error, points": verdict.error,
         "right": "yes" if verdict.is_right else "NO",
     }
 
 
-def run(scenarios: Sequence[Scenario]) -> list[Verdict]:
+def run(scenarios: Sequence[Scenario], requests: int = REQUESTS) -> list[Verdict]:
     """Run scenarios on a product of their own."""
     with (
         tempfile.TemporaryDirectory() as directory,
         stack.start(Path(directory) / "data", *OPTIONS, environ=ENVIRON) as product,
     ):
-        ground = Ground(product, product.add_tenants({tenant: {} for tenant in TENANTS}))
+        ground = Ground(product, product.add_tenants({tenant: {} for tenant in TENANTS}), requests)
         ground.measure_plain()
         return [ground.judge(scenario) for scenario in scenarios]
 

@@ -105,6 +105,7 @@ class Config:
         alert_mail_from: sender of those mails.
         smtp_url: the mail server: ``smtp://user:password@host:port``, ``smtp+starttls://`` or ``smtps://`` for TLS;
             empty for no mail.
+        trace_requests: every request is recorded; false to record none.
         trace_sample: share of ordinary requests of which all moments are kept, 0 to 1; of those that failed, were
             retried or were slow they are kept in any case, and one row of every request.
         trace_days: for so long requests can be looked up.
@@ -197,6 +198,7 @@ class Config:
     alert_mail_to: tuple[str, ...] = ()
     alert_mail_from: str = "sluice@localhost"
     smtp_url: str = ""
+    trace_requests: bool = True
     trace_sample: float = 0.05
     trace_days: float = 7.0
     engine_steps: bool = True

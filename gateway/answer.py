@@ -21,7 +21,7 @@ from gateway.relay import End, Relay
 from gateway.resume import Delivered, can_go_on, only_role, read_delivered, usage_chunk
 from gateway.runtime import Runtime
 from gateway.tier import tier_member, with_tier
-from tracing import logs, metrics
+from tracing import logs, metrics, names
 from tracing.colour import begin
 from workers.ready.item import Ending, NewItem
 from workers.ready.verdict import Admitted
@@ -65,7 +65,11 @@ class Answer:
             metrics.cache_requests.labels(self._cache_word).inc()
         self._admitted_ms = int(time.time() * 1000)
         self._tier = tier_member(item.qos_class) if tells_tier else b""
-        self._headers = [(b"x-request-id", item.request_id.encode()), *answer_headers(item, admitted)]
+        self._headers = [
+            (b"x-request-id", item.request_id.encode()),
+            (names.TRACERESPONSE_HEADER, item.traceparent.encode()),
+            *answer_headers(item, admitted),
+        ]
         self._labels = (item.model, item.qos_class.value, metrics.tenant(item.tenant))
         keep_ms = item.note.keep_ms if item.note else 0
         self._keeper = Keeper(runtime.ready, item.request_id, keep_ms) if keep_ms else None
@@ -397,6 +401,10 @@ class Answer:
             *self._headers,
             *extra,
         ]
+        if self._relay.runs:
+            run = self._relay.runs[-1]
+            headers.append((names.BATCH_ID_HEADER, run.batch_id.encode()))
+            headers.append((names.MODEL_VERSION_HEADER, (self._relay.version or run.model_version).encode()))
         if self._lookup is not None and status == 200:
             headers += cache_headers(self._cache_word, self._lookup.key.hex())
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

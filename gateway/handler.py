@@ -91,6 +91,7 @@ class DataPlane(ASGIHandler):
     def _mark(self, response: HttpResponse, its_colour: colour.Colour, started_s: float) -> None:
         """Add what every answer carries."""
         response.headers["x-request-id"] = its_colour.request_id
+        response.headers["traceresponse"] = its_colour.traceparent
         response.headers["openai-processing-ms"] = str(int((time.perf_counter() - started_s) * 1000))
         response.headers["openai-version"] = "2020-10-01"
         if response.status_code not in (204, 304):

@@ -21,7 +21,7 @@ from gateway.runtime import Runtime
 from gateway.schema import Ask
 from gateway.tier import tier_member, with_tier
 from tenants.snapshot import Principal
-from tracing import logs, metrics
+from tracing import logs, metrics, names
 from tracing.colour import Colour
 from workers.ready.item import Ending, NewItem
 from workers.ready.verdict import Hit
@@ -86,6 +86,8 @@ class KeptAnswer:
         self._body = written(entry, item, include_usage=include_usage, tier=tier)
         self._headers = [
             (b"x-request-id", item.request_id.encode()),
+            (names.TRACERESPONSE_HEADER, item.traceparent.encode()),
+            (names.MODEL_VERSION_HEADER, entry.version.encode()),
             *(answer_headers(item, hit) if hit else ()),
             *cache_headers(word, item.sought.key if item.sought else "", entry),
         ]

@@ -32,12 +32,14 @@ class Records:
     """Made once a process. Use from one event loop."""
 
     def __init__(self, config: Config) -> None:
-        self._sample, self._slow = config.trace_sample, SlowMark()
+        self._is_on, self._sample, self._slow = config.trace_requests, config.trace_sample, SlowMark()
         self._waiting: deque[bytes] = deque()
         self._sending = asyncio.Lock()
 
     def give(self, record: Record) -> None:
         """Store one record; its whole tree where it is worth it, one row in any case."""
+        if not self._is_on:
+            return
         why = why_kept(record, self._sample, is_slow=self._slow.is_slow(record))
         if len(self._waiting) >= MAX_WAITING:
             metrics.traces_dropped.labels("waiting").inc()

@@ -2,6 +2,9 @@
 
 REQUEST_ID_HEADER = b"x-request-id"
 TRACEPARENT_HEADER = b"traceparent"
+TRACERESPONSE_HEADER = b"traceresponse"
+MODEL_VERSION_HEADER = b"x-sluice-model-version"
+BATCH_ID_HEADER = b"x-sluice-batch-id"
 
 REQUEST_ID = "request_id"
 TRACE_ID = "trace_id"

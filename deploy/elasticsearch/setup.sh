@@ -7,7 +7,7 @@ url="${ELASTICSEARCH_URL:-http://localhost:9200}"
 here="$(cd "$(dirname "$0")" && pwd)"
 
 put() {
-  set -- --fail-with-body --silent --show-error --retry 60 --retry-delay 2 --retry-all-errors \
+  set -- --fail-with-body --silent --show-error --retry 60 --retry-delay 2 --retry-connrefused \
     --request PUT --header 'content-type: application/json' --data-binary "@$here/$2" "$url/$1"
   if [ -n "${NETRC:-}" ]; then set -- --netrc-file "$NETRC" "$@"; fi
   # By standard input: a command line can be read by everybody on the machine.

@@ -172,16 +172,15 @@ def test_on_the_running_product_a_slow_cell_leads_to_its_requests(tmp_path: Path
         quick = [body_of() for _ in range(12)]
         slow = [body_of("delay=0.7") for _ in range(6)]
         failing = [body_of("error=500") for _ in range(2)]
-        answers = asyncio.run(post_all(product, [*quick, *slow, *failing]))
+        key = product.add_tenants({"acme": {}})["acme"]
+        answers = asyncio.run(post_all(product, [*quick, *slow, *failing], key))
         ids = {answer.headers["x-request-id"] for answer in answers[12:18]}
         pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
         with open_browser(product.root_url, pictures) as operator:
             operator.login(str(product.ready["admin_password"]), str(product.ready["admin_user"]))
             operator.open("heat-map")
-            operator.wait_for_text("#totals td[data-place=total] strong", "20")
-            cell = 'tr[data-key="t:demo"] td[data-place="2"] a'
-            operator.wait_for_text(cell, "6")
-            operator.find(cell).click()
+            operator.wait_for_text('tr[data-key="t:acme"] td[data-place=total] strong', "20")
+            operator.find('tr[data-key="t:acme"] td[data-place="2"] a').click()
             operator.wait_for("#instances")
             shown = set(operator.texts("td a.sluice-mono"))
             assert ids <= shown

@@ -64,6 +64,18 @@ def test_the_clients_trace_goes_on_through_batch_and_worker(sim: Stack, stream: 
     assert row["model_version"].startswith("sim-")
 
 
+def test_the_answer_tells_its_ids(sim: Stack) -> None:
+    trace_id, _, headers = parent()
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "ids"}], "max_tokens": 4}
+    with sim.http() as web:
+        told = web.post("/chat/completions", json=body, headers=headers).headers
+        refused = web.post("/chat/completions", json={}, headers=headers).headers
+    row = stored(sim, told["x-request-id"])
+    assert told["traceresponse"][3:35] == refused["traceresponse"][3:35] == trace_id
+    assert told["x-sluice-batch-id"] == row["batch_id"]
+    assert told["x-sluice-model-version"] == row["model_version"]
+
+
 def test_a_retried_request_keeps_its_trace_and_both_attempts(sim: Stack) -> None:
     trace_id, span_id, headers = parent()
     request_id = chat(sim.client(), headers, "die_once_after=2", stream=True, max_tokens=6)

@@ -13,7 +13,7 @@ from tracing.models import StoredRequest
 from tracing.store.packing import unpack_lengths, unpack_moments
 
 SHOWN = 50
-MAX_SAMPLES = 20_000
+MAX_SAMPLES = 10_000
 """Requests that one attribution looks at, the latest ones: enough for a percentile, and read within a second."""
 
 _WITHOUT_BYTES = ("lengths", "moments")

@@ -23,5 +23,5 @@ def unpack_steps(packed: bytes) -> tuple[list[Step], list[Launches]]:
     Raises:
         ValueError, TypeError, zlib.error: they are none.
     """
-    steps, launches = msgpack.unpackb(zlib.decompress(bytes(packed)), use_list=True)
+    steps, launches = msgpack.unpackb(zlib.decompress(packed), use_list=True)
     return [read_step(flat) for flat in steps], [read_launches(flat) for flat in launches]

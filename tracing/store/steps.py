@@ -89,7 +89,7 @@ def _read(worker_id: str, begin_us: int, end_us: int) -> Iterator[tuple[list[Ste
         worker_id=worker_id, from_us__gte=begin_us - SPAN_US, from_us__lt=end_us + SPAN_US, to_us__gte=begin_us
     )
     for packed in rows.order_by("from_us", "id").values_list("packed", flat=True).iterator():
-        yield unpack_steps(packed)
+        yield unpack_steps(bytes(packed))
 
 
 def _row(name: str, message: StepsMessage) -> EngineSteps:

@@ -30,7 +30,7 @@ class Steps:
         self.pace = StepPace()
         self.log = StepLog()
         self._model_us = model_us
-        self._begun_us = 0
+        self._begun_us = self._left = 0
 
     def work_came(self, now_us: int) -> None:
         """The engine was idle and got a request: its next step begins."""
@@ -57,15 +57,17 @@ class Steps:
         self._log(now_us, scheduler, iteration)
 
     def _log(self, now_us: int, scheduler: Any, iteration: Any) -> None:
-        left, waiting = (scheduler.num_running_reqs, scheduler.num_waiting_reqs) if scheduler else (0, 0)
-        begun_us = self._begun_us or now_us
-        self._begun_us = now_us if left + waiting else 0
+        running, waiting = (scheduler.num_running_reqs, scheduler.num_waiting_reqs) if scheduler else (0, 0)
+        left_before, self._left = self._left, running + waiting
+        if not (left_before or self._left or iteration):
+            return  # vLLM only cleared up behind the last request
+        begun_us, self._begun_us = self._begun_us or now_us, now_us
         duration_us = max(0, now_us - begun_us)
         self.log.add(
             Step(
                 ended_us=now_us,
                 duration_us=duration_us,
-                running=left + (len(iteration.finished_requests) if iteration else 0),
+                running=running + (len(iteration.finished_requests) if iteration else 0),
                 waiting=waiting,
                 prompt_tokens=iteration.prompt_token_stats.total if iteration else 0,
                 generated_tokens=iteration.num_generation_tokens if iteration else 0,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -39,9 +40,9 @@ def tell(redis: Redis, *records: tuple[str, Record]) -> None:
 
 
 @pytest.fixture
-def keep(store: Redis) -> Callable[[], RecordKeeper]:
+def keep(store: Redis, tmp_path: Path) -> Callable[[], RecordKeeper]:
     store.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
-    return lambda: RecordKeeper(store, settings.SLUICE)
+    return lambda: RecordKeeper(store, replace(settings.SLUICE, data_dir=tmp_path))
 
 
 def test_what_gateways_tell_is_stored_and_leaves_the_stream(store: Redis, keep: Callable[[], RecordKeeper]) -> None:

@@ -51,6 +51,7 @@ def test_a_step_lasts_from_the_one_before_or_from_when_work_came() -> None:
     steps.work_came(1_000_000)
     steps.record(1.5, 1_500_000, scheduler(1, waiting=2), iteration(prompt=20, computed=4, generated=1))
     steps.record(1.8, 1_800_000, scheduler(0, usage=0), iteration(preempted=1, generated=1, finished=1))
+    steps.record(1.801, 1_801_000, scheduler(0, usage=0), None)  # it clears up
     steps.work_came(9_000_000)
     steps.record(9.1, 9_100_000, scheduler(1), None)
 
@@ -59,6 +60,26 @@ def test_a_step_lasts_from_the_one_before_or_from_when_work_came() -> None:
         Step(1_800_000, 300_000, running=1, generated_tokens=1, preemptions=1),
         Step(9_100_000, 100_000, running=1, kv_usage_permille=500),
     ]
+
+
+def test_a_step_whose_only_request_was_aborted_is_one() -> None:
+    steps = Steps()
+    steps.work_came(1_000_000)
+    steps.record(1.5, 1_500_000, scheduler(1), iteration(generated=1))
+    steps.record(1.8, 1_800_000, scheduler(0), None)
+    steps.record(1.9, 1_900_000, scheduler(0), None)  # it clears up
+
+    assert [step.duration_us for step in steps.log.take()] == [500_000, 300_000]
+
+
+def test_work_that_comes_while_vllm_clears_up_begins_a_step() -> None:
+    steps = Steps()
+    steps.record(1.0, 1_000_000, scheduler(0), iteration(generated=1, finished=1))
+    steps.work_came(1_001_000)
+    steps.record(1.002, 1_002_000, scheduler(0), None)
+    steps.record(1.5, 1_500_000, scheduler(1), iteration(generated=1))
+
+    assert steps.log.take()[-1].duration_us == 499_000
 
 
 def test_work_that_comes_after_all_was_aborted_begins_a_step() -> None:
