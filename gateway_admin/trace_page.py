@@ -17,6 +17,7 @@ from django.views.decorators.cache import never_cache
 from domain.trace.record import Record
 from domain.trace.spans import tree
 from domain.trace.stages import STAGES
+from gateway_admin.engine_steps import HEIGHT, steps_of
 from gateway_admin.moments import from_us, parse_moment, text_of
 from gateway_admin.stage_names import part_names
 from gateway_admin.waterfall import WIDTH, bars, gaps_ms, timeline
@@ -225,4 +226,6 @@ def _whole(record: Record) -> dict[str, Any]:
         "points": " ".join(f"{piece['x']},{piece['y']}" for piece in pieces),
         "longest_gap_ms": max(gaps, default=None),
         "client_span": record.parent_id,
+        "steps": steps_of(record),
+        "steps_height": HEIGHT,
     }

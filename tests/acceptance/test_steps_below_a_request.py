@@ -14,7 +14,7 @@ from tests.stack import Stack, wait_until
 from tracing.store.packing import unpack_lengths
 from tracing.store.step_packing import unpack_steps
 
-WORDS = 500
+WORDS = 800
 REQUESTS = 3
 ANSWER_TOKENS = 12
 
@@ -83,7 +83,8 @@ def test_the_steps_of_an_engine_are_stored_with_what_they_made(product: Stack, r
             lambda request=request: _all_of(steps_of(product, request)), 20, "its steps were never stored"
         )
         assert sum(step.prompt_tokens for step in steps) > WORDS
-        assert all(step.duration_us > 0 and step.running > 0 for step in steps)
+        assert all(step.duration_us > 0 for step in steps)
+        assert all(step.running > 0 for step in steps if step.generated_tokens)
         # One after the other, they cannot last longer than the request did.
         assert sum(step.duration_us for step in steps[1:]) <= request.duration_us
 

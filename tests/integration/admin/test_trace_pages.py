@@ -10,8 +10,11 @@ from django.urls import reverse
 
 from domain.trace.record import Record
 from domain.trace.spans import REQUEST
+from domain.trace.step import Step
 from tests.unit.trace.making import BEGIN_US, RUN, STREAM
 from tracing.clock import now_us
+from tracing.store.step_packing import pack_steps
+from tracing.store.steps import StepsMessage, store_steps
 from tracing.store.writing import store
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +66,17 @@ def test_a_request_whose_moments_are_kept_shows_its_waterfall_and_its_batch(admi
         "kv_hit_percent",
     ):
         assert shown in text, shown
+
+
+def test_the_steps_of_the_engine_are_drawn_under_the_request(admin_client: Client) -> None:
+    record = made(1)
+    steps = [Step(BEGIN_US + 1_000 * at, 10_000, running=4, model_us=6_000) for at in range(8, 160, 10)]
+    message = StepsMessage("w1", steps[0].ended_us, steps[-1].ended_us, pack_steps(steps, []))
+    store_steps({"one": message})
+    store([("slow", record)])
+    text = page(admin_client, "trace", record.request_id)
+    assert "Steps of the engine meanwhile" in text
+    assert "60 % of it inside the model" in text
 
 
 def test_a_request_without_moments_shows_its_stages_and_says_why(admin_client: Client) -> None:
