@@ -68,7 +68,7 @@ class CellForm(HeatForm):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen; ``at`` is a moment in seconds at which the map stands still, 0 for one that goes on."""
+    """What was chosen; ``at`` is a moment in seconds with which the map ends, 0 for one that goes on."""
 
     period: str
     measure: str
@@ -79,7 +79,12 @@ class Choice:
     @property
     def span(self) -> Span:
         """The time that is shown."""
-        return last(_LENGTHS_US[self.period], self.at * _SECOND_US or now_us())
+        return last(_LENGTHS_US[self.period], self.at_us)
+
+    @property
+    def at_us(self) -> int:
+        """Its moment, or this one."""
+        return self.at * _SECOND_US or now_us()
 
     def address(self, page: str, **more: str) -> str:
         """The page with these choices."""
@@ -110,10 +115,12 @@ def heat_state(request: HttpRequest) -> HttpResponse:
     choice = _choice(HeatForm(request.GET))
     span = choice.span
     heat: Heat = read_heat(span, _MEASURE_OF[choice.measure], choice.model)
+    at_us = choice.at_us
     state: dict[str, Any] = {
         **heat,
         "since": span.since_us / _SECOND_US,
-        "at": span.until_us / _SECOND_US,
+        "until": (span.until_us if choice.at else at_us) / _SECOND_US,
+        "at": at_us / _SECOND_US,
         "refresh_ms": 0 if choice.at else _REFRESH_MS[span.period],
         "used_before": bool(heat["rows"]) or RequestSum.objects.exists(),
     }
@@ -217,5 +224,5 @@ def page_words() -> dict[str, Any]:
         "total": _("Total"),
         "failed": _("{share} failed"),
         "between": _("Requests that began from {since} to {until}."),
-        "stands": _("The map stands still at {until}."),
+        "stands": _("The map ends at {until} and does not go on."),
     }

@@ -51,11 +51,12 @@ class Heat(TypedDict):
     models: list[str]
 
 
-def last(length_us: int, until_us: int) -> Span:
-    """The time before ``until_us``, in minutes up to three hours, in hours beyond; whole sums, so never longer."""
+def last(length_us: int, at_us: int) -> Span:
+    """So much time to the end of the minute in which ``at_us`` is, or of the hour if it is more than three hours."""
     period = RequestSum.Period.MINUTE if length_us <= 3 * HOUR_US else RequestSum.Period.HOUR
     unit_us = MINUTE_US if period == RequestSum.Period.MINUTE else HOUR_US
-    return Span(period, -(-(until_us - length_us) // unit_us) * unit_us, until_us)
+    until_us = at_us - at_us % unit_us + unit_us
+    return Span(period, until_us - length_us, until_us)
 
 
 def read_heat(span: Span, measure: RequestSum.Measure, model: str = "") -> Heat:

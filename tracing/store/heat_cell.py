@@ -101,7 +101,7 @@ def count_cell(cell: Cell) -> Counted:
     told = found.aggregate(Sum("requests"), Sum("errors"), Min("starts_us"), Max("starts_us"))
     if not told["requests__sum"]:
         return Counted(0, 0, cell.span.since_us, cell.span.until_us)
-    until_us = min(told["starts_us__max"] + cell.span.unit_us, cell.span.until_us)
+    until_us = told["starts_us__max"] + cell.span.unit_us
     return Counted(told["requests__sum"], told["errors__sum"], told["starts_us__min"], until_us)
 
 

@@ -29,14 +29,15 @@ def main() -> int:
     metrics.serve(config.metrics_port)
     spans.configure(config.otlp_endpoint, "sluice-gateway")
     watch = BudgetWatch(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
+    records = RecordKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
     ledger = Ledger(
-        Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), on_settled=watch.settled
+        Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2),
+        on_settled=watch.settled,
+        on_lost=records.lost,
     )
     keeper = Keeper(
         Redis.from_url(config.ready_url, socket_timeout=10, socket_connect_timeout=2), config.reconcile_interval_s
     )
-
-    records = RecordKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
     steps = StepKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
 
     def stop(*_: Any) -> None:

@@ -10,13 +10,14 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from django.db import DatabaseError, DataError, IntegrityError, close_old_connections
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from domain.outcome import Outcome
 from tenants.usage import UsageRow, record_usage
 from tracing import logs, metrics
 from workers.ready import scripts
@@ -52,6 +53,7 @@ class Ledger:
         redis: the store of the ready sets.
         consumer: its name among the ledgers, one for each life of each process.
         on_settled: told of the rows of each batch once they are written; it must return at once.
+        on_lost: told of those whose gateway died, each with its W3C ``traceparent`` or "": nobody else tells of them.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Ledger:
         redis: "Redis",
         consumer: str | None = None,
         on_settled: Callable[[Iterable[UsageRow]], None] = lambda rows: None,
+        on_lost: Callable[[Sequence[tuple[UsageRow, str]]], None] = lambda rows: None,
     ) -> None:
-        self._redis, self._on_settled = redis, on_settled
+        self._redis, self._on_settled, self._on_lost = redis, on_settled, on_lost
         self._consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._sweep = redis.register_script(scripts.source("sweep"))
         self._forget = redis.register_script(scripts.source("forget_ledgers"))
@@ -127,7 +130,17 @@ class Ledger:
             pipeline.execute()
         _count(list(rows.values()), new)
         self._on_settled(rows.values())
+        self._tell_lost(entries, rows)
         return len(entries)
+
+    def _tell_lost(self, entries: list[Entry], rows: Mapping[bytes, UsageRow]) -> None:
+        lost = [
+            (rows[entry_id], fields.get(b"trace", b"").decode())
+            for entry_id, fields in entries
+            if entry_id in rows and rows[entry_id].outcome == Outcome.GATEWAY_LOST
+        ]
+        if lost:
+            self._on_lost(lost)
 
     def _readable(self, entries: list[Entry]) -> dict[bytes, UsageRow]:
         rows = {}

@@ -5,14 +5,20 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, cast
 
+import msgpack
 from django.db import DatabaseError, close_old_connections, connections
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from domain.config import Config
-from domain.trace.record import Record
+from domain.trace.record import Record, Run, flat_record
+from domain.trace.spans import REQUEST, span_id
+from tenants.models import Tenant
+from tenants.usage import UsageRow
 from tracing import logs, metrics
 from tracing.clock import now_us
 from tracing.export import export
@@ -49,6 +55,18 @@ class RecordKeeper:
     def start(self) -> None:
         """Begin to store."""
         self._thread.start()
+
+    def lost(self, rows: Sequence[tuple[UsageRow, str]]) -> None:
+        """Have what is known of requests recorded whose gateway died with their records; others' records stand.
+
+        Args:
+            rows: usage rows, each with its ``traceparent`` or "".
+        """
+        packed = b"".join(msgpack.packb(["failed", flat_record(record_of(row, trace))]) for row, trace in rows)
+        try:
+            self._redis.xadd(STREAM, {"m": packed})
+        except (RedisError, OSError) as error:
+            log.warning("lost_requests_not_recorded", error=str(error), requests=len(rows))
 
     def stop(self) -> None:
         """Ask it to end, and wait for the message under way."""
@@ -122,3 +140,49 @@ class RecordKeeper:
         except ResponseError as error:
             if "BUSYGROUP" not in str(error):
                 raise
+
+
+def record_of(row: UsageRow, traceparent: str) -> Record:
+    """What the settlement knows of a request: no moments of its gateway but that of its admission."""
+    admitted_us, ended_us = _us(row.admitted_at), _us(row.finished_at)
+    run = Run(
+        attempt=row.retry_attempt,
+        worker_id=row.worker_id,
+        batch_id=row.batch_id,
+        model_version=row.model_version,
+        cause=row.rollback_cause,
+        claimed_us=_us(row.claimed_at),
+        first_us=_us(row.first_token_at),
+        lost=row.outcome,
+    )
+    return Record(
+        request_id=row.request_id,
+        trace_id=traceparent[3:35] or row.request_id.replace("-", "")[:12],
+        span_id=traceparent[36:52] or span_id(row.request_id, REQUEST),
+        qos_class=row.qos_class,
+        tenant=_slug(row.tenant_id),
+        model=row.model,
+        endpoint=row.endpoint,
+        stream=row.stream,
+        gateway_id=row.gateway_id,
+        outcome=row.outcome,
+        status=row.status,
+        code=row.error_code,
+        cache=row.cache,
+        model_version=row.model_version,
+        prompt_tokens=row.prompt_tokens,
+        cached_tokens=row.cached_tokens,
+        completion_tokens=row.completion_tokens,
+        received_us=admitted_us,
+        admitted_us=admitted_us,
+        ended_us=ended_us,
+        runs=(run,) if row.worker_id else (),
+    )
+
+
+def _slug(tenant_id: int) -> str:
+    return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or ""
+
+
+def _us(moment: datetime | None) -> int:
+    return int(moment.timestamp() * 1_000_000) if moment else 0

@@ -18,7 +18,7 @@ const make = (name, fields = {}) => Object.assign(document.createElement(name), 
 
 const heading = (text, scope, className = "") => make("th", { textContent: text, scope, className });
 
-// The map behind a cell stands still at the moment that was shown: its numbers stay those that were read.
+// A cell names the moment that was shown: who opens its address later sees the same requests.
 const address = (at, more) => {
   const asked = chosen();
   asked.set("at", String(Math.floor(at)));
@@ -85,9 +85,9 @@ const show = (state) => {
   hide("never-used", state.used_before);
   hide("streams-only", form.elements.measure.value !== "ttft");
   fillModels(state.models);
-  write(live, { between: say(words.between, { since: time(state.since), until: time(state.at) }) });
+  write(live, { between: say(words.between, { since: time(state.since), until: time(state.until) }) });
   if (form.elements.at) {
-    write(live, { stands: say(words.stands, { until: time(state.at) }) });
+    write(live, { stands: say(words.stands, { until: time(state.until) }) });
     const moving = chosen();
     moving.delete("at");
     document.getElementById("go-on").href = `?${moving}`;

@@ -7,7 +7,7 @@ const KEPT_S = 300;
 const WIDTH = 160;
 const HEIGHT = 32;
 // Longer without a figure, and the line is broken.
-const GAP_S = 70;
+const GAP_S = 95;
 
 const live = document.getElementById("live");
 const title = document.title;

@@ -5,8 +5,9 @@ import { choices, fine, hide, known, list, millis, svg, watch, write } from "./w
 const PERIOD_MS = 5000;
 const WIDTH = 1000;
 const ROW = 112;
-const BOX = { width: 120, height: 62 };
-const COLUMNS = { client: 62, gateway: 276, store: 500, broker: 500, worker: 724, engine: 938 };
+const HEIGHT = 62;
+const WIDTHS = { client: 80, gateway: 136, store: 112, broker: 112, worker: 124, engine: 84 };
+const COLUMNS = { client: 42, gateway: 254, store: 510, broker: 510, worker: 760, engine: 956 };
 // Store and broker stand so far above and below the middle.
 const APART = 74;
 // A label stands on its line at this part of the way from the process, so that those of two lines do not meet.
@@ -24,7 +25,7 @@ const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…
 
 const place = (nodes) => {
   const counts = nodes.reduce((found, { kind }) => ({ ...found, [kind]: (found[kind] || 0) + 1 }), {});
-  const height = Math.max(ROW * Math.max(counts.gateway || 1, counts.worker || 1), 2 * APART + BOX.height + 40);
+  const height = Math.max(ROW * Math.max(counts.gateway || 1, counts.worker || 1), 2 * APART + HEIGHT + 40);
   const seen = {};
   const places = new Map();
   for (const node of nodes) {
@@ -39,13 +40,14 @@ const place = (nodes) => {
 
 const box = ({ x, y, node }) => {
   const made = svg("g", { class: "sluice-node" });
-  const left = x - BOX.width / 2;
+  const width = WIDTHS[node.kind];
   made.append(svg("title", {}, nameOf(node)));
-  made.append(svg("rect", { x: left, y: y - BOX.height / 2, width: BOX.width, height: BOX.height, rx: 8 }));
-  const own = node.name && node.name !== words.others_mark;
+  made.append(svg("rect", { x: x - width / 2, y: y - HEIGHT / 2, width, height: HEIGHT, rx: 8 }));
+  // An engine stands beside the worker that it belongs to.
+  const name = node.kind === "engine" ? "" : cut(node.name, 19);
   const lines = [
-    [own ? words.kinds[node.kind] : nameOf(node), "sluice-node-kind"],
-    ...(own ? [[cut(node.name, 19), "sluice-node-name"]] : []),
+    [words.kinds[node.kind], "sluice-node-kind"],
+    ...(name ? [[node.name === words.others_mark ? nameOf(node) : name, "sluice-node-name"]] : []),
     ...(node.requests ? [[say(words.per_s, { count: fine(node.per_s) }), "sluice-node-rate"]] : []),
   ];
   const begin = y - (lines.length - 1) * 8.5 + 4;
@@ -75,17 +77,19 @@ const textsOf = (edge, { near, far }) => {
 
 const worst = (edges) => (edges.some(({ errors }) => errors) ? "sluice-edge-bad" : edges.some(({ slow }) => slow) ? "sluice-edge-slow" : "");
 
-const line = (pair) => {
-  const { near, far, edges } = pair;
-  const side = Math.sign(far.x - near.x);
-  const [begin, end] = [near.x + (side * BOX.width) / 2, far.x - (side * BOX.width) / 2];
+const ends = (near, far) => {
+  const side = Math.sign(far.x - near.x) / 2;
+  return [near.x + side * WIDTHS[near.node.kind], far.x - side * WIDTHS[far.node.kind]];
+};
+
+const line = ({ near, far, edges }) => {
+  const [begin, end] = ends(near, far);
   return svg("line", { x1: begin, y1: near.y, x2: end, y2: far.y, class: `sluice-edge ${worst(edges)}` });
 };
 
 const labels = (pair) => {
   const { near, far, edges } = pair;
-  const side = Math.sign(far.x - near.x);
-  const [begin, end] = [near.x + (side * BOX.width) / 2, far.x - (side * BOX.width) / 2];
+  const [begin, end] = ends(near, far);
   const part = NEAR[far.node.kind];
   const [x, y] = [begin + (end - begin) * part, near.y + (far.y - near.y) * part];
   const texts = edges.flatMap((edge) => textsOf(edge, pair).map((one) => [...one, edge.what]));
@@ -114,7 +118,8 @@ const fillEdge = (row, { edge, names }) => {
     typical: known(edge.typical_ms, millis),
     p95: known(edge.p95_ms, millis),
     errors: numbers.format(edge.errors),
-    slow: edge.slow ? say(words.slow, { times: fine(edge.p95_ms / Math.max(0.001, edge.typical_ms)) }) : "",
+    times: edge.p95_ms === null ? "–" : say(words.times, { times: fine(edge.p95_ms / Math.max(0.001, edge.typical_ms)) }),
+    slow: edge.slow ? words.slow : "",
     failed: edge.errors ? say(words.failed, { count: numbers.format(edge.errors) }) : "",
   });
   for (const [field, isShown] of [["slow", edge.slow], ["failed", edge.errors > 0]]) row.querySelector(`[data-field="${field}"]`).hidden = !isShown;

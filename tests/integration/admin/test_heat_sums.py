@@ -62,11 +62,13 @@ def test_short_periods_are_made_of_minutes_and_long_ones_of_hours() -> None:
 
 
 @pytest.mark.parametrize("length_us", [15 * MINUTE_US, 24 * HOUR_US])
-def test_a_period_begins_with_a_whole_sum_and_is_never_longer_than_it_says(length_us: int) -> None:
-    span = last(length_us, NOW_US + 1)
+@pytest.mark.parametrize("at_us", [NOW_US - NOW_US % HOUR_US, NOW_US - NOW_US % HOUR_US + HOUR_US - 1])
+def test_a_period_is_made_of_whole_sums_and_ends_with_the_one_that_is_under_way(length_us: int, at_us: int) -> None:
+    span = last(length_us, at_us)
 
+    assert span.until_us - span.since_us == length_us
+    assert span.until_us - span.unit_us <= at_us < span.until_us
     assert span.since_us % span.unit_us == 0
-    assert length_us - span.unit_us < span.until_us - span.since_us <= length_us
 
 
 def test_an_empty_store_has_an_empty_map() -> None:

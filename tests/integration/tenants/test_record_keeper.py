@@ -12,6 +12,7 @@ from redis import Redis
 from domain.trace.buckets import MINUTE_US
 from domain.trace.record import Record, flat_record
 from domain.trace.stages import STAGES, Stage
+from tests.integration.tenants import ends
 from tests.unit.trace.making import BEGIN_US, RUN
 from tests.unit.trace.making import STREAM as ANSWERED
 from tracing.models import RequestSum, StoredRequest
@@ -19,6 +20,8 @@ from tracing.store.packing import unpack_lengths
 from tracing.store.pruning import prune
 from tracing.store.reading import Selection, batch_mates, find, find_one, moments_of, samples
 from tracing.store.writing import store as write
+from workers.settlement import ledger as ledger_module
+from workers.settlement.ledger import Ledger
 from workers.settlement.records import GROUP, STREAM, RecordKeeper
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -134,3 +137,21 @@ def test_requests_that_are_too_old_are_forgotten() -> None:
     prune(BEGIN_US + 4 * 3_600_000_000, keep_us=10**15)
     assert not RequestSum.objects.filter(period="m").exists()
     assert RequestSum.objects.filter(period="h").exists()
+
+
+def test_a_request_whose_gateway_died_is_recorded_by_its_settlement(
+    store: Redis, keep: Callable[[], RecordKeeper]
+) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    keeper = keep()
+    told = ends.tell(store, 1, outcome="gateway_lost", status=502, trace=trace) + ends.tell(store, 1)
+    ledger = Ledger(store, "one", on_lost=keeper.lost)
+    store.xgroup_create(ledger_module.STREAM, ledger_module.GROUP, id="0", mkstream=True)
+    assert ledger.step(b">") == 2
+    assert keeper.step() == 1
+    row = StoredRequest.objects.get()
+    assert (row.request_id, row.outcome, row.status) == (told[0], "gateway_lost", 502)
+    assert (row.trace_id, row.kept) == ("0af7651916cd43dd8448eb211c80319c", "failed")
+    record = moments_of(row)
+    assert record is not None
+    assert record.span_id == "b7ad6b7169203331"

@@ -56,7 +56,7 @@ local function close_item(rid, item, outcome, status, code, u, now)
     'stream', item.stream, 'outcome', outcome, 'status', status, 'code', code, 'prompt', u[1], 'cached', u[2],
     'completion', u[3], 'cost', cost, 'price', price, 'attempt', attempt, 'cause', item.cause or '', 'batch', item.batch or '',
     'cache', cache, 'worker', item.owner or '', 'gateway', item.gw, 't_admit', item.t_admit, 't_claim', item.t_claim or '',
-    't_first', item.t_first or '', 't_end', now)
+    't_first', item.t_first or '', 't_end', now, 'trace', item.trace or '')
   redis.call('DEL', 'sl:item:' .. rid, 'sl:body:' .. rid)
 end
 
