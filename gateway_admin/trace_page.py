@@ -47,6 +47,7 @@ class SearchForm(forms.Form):
     since = forms.CharField(max_length=30, required=False)
     until = forms.CharField(max_length=30, required=False)
     slower_ms = forms.FloatField(min_value=0, required=False)
+    first_ms = forms.FloatField(min_value=0, required=False)
     failed = forms.BooleanField(required=False)
 
     def clean_since(self) -> int:
@@ -71,6 +72,7 @@ class SearchForm(forms.Form):
             to_us=asked["until"],
             errors_only=asked["failed"],
             slow_us=int(1000 * (asked["slower_ms"] or 0)),
+            slow_ttft_us=int(1000 * (asked["first_ms"] or 0)),
         )
 
 

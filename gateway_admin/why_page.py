@@ -198,7 +198,7 @@ def _slow_link(tree: Tree, selection: Selection, measure: str) -> str:
         "tenant": selection.tenant,
         "worker": selection.worker_id,
         "model_version": selection.model_version,
-        "slower_ms": f"{tree.root.ms * 0.999:.1f}",
+        "first_ms" if measure == TTFT else "slower_ms": f"{tree.root.ms * 0.999:.1f}",
     }
     return f"{reverse('traces')}?{urlencode({name: value for name, value in asked.items() if value})}"
 

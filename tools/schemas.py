@@ -1,4 +1,4 @@
-"""The official types of Grafana and Elasticsearch, which the tests of deploy/ are checked against.
+"""The official types of Grafana and Elasticsearch, which deploy/ is checked against, and axe-core, which pages are.
 
 ``python tools/schemas.py`` installs them below ``.venv``: with the npm that is there, else with one from PyPI. Where
 neither can be had nothing happens, and those tests say what they miss.

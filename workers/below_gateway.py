@@ -47,8 +47,7 @@ class BelowGateway:
                 await asyncio.sleep(PERIOD_S)
                 await self.send()
         finally:
-            if self._probe:
-                self._probe.stop()
+            self.end()
 
     async def begin(self) -> None:
         """Begin with what is asked for, and show in the worker's state what of it is on, or why not."""
@@ -81,6 +80,11 @@ class BelowGateway:
             await self._redis.xadd(STREAM, fields, maxlen=MAX_MESSAGES, approximate=True)  # type: ignore[arg-type]
         except (RedisError, OSError) as error:
             log.warning("steps_dropped", error=str(error), steps=len(steps))
+
+    def end(self) -> None:
+        """Remove what was set."""
+        if self._probe:
+            self._probe.stop()
 
     def _why_not_inside(self) -> str:
         return "" if self._config.engine == "vllm" else f"the engine is {self._config.engine}, not vLLM"

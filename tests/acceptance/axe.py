@@ -1,14 +1,11 @@
-"""What axe-core complains of on a page. It comes with ``npm install axe-core``; ``TEST_AXE`` tells where it is."""
-
-import os
-from pathlib import Path
+"""What axe-core complains of on a page; ``tools/schemas.py`` installs it."""
 
 import pytest
 
 from tests.acceptance.browser import Operator
+from tools import schemas
 
-FILE = os.environ.get("TEST_AXE", "")
-NEEDS_AXE = pytest.mark.skipif(not FILE, reason="needs axe-core: set TEST_AXE to its axe.min.js")
+NEEDS_AXE = pytest.mark.skipif(schemas.folder() is None, reason=schemas.MISSING)
 
 _RUN = """
 const done = arguments[arguments.length - 1];
@@ -21,6 +18,9 @@ axe.run(document.querySelector('#content') ? '#content' : document).then(
 
 def violations(operator: Operator) -> list[str]:
     """Rules that the operators' own part of the page breaks, each with where; without those of the theme around it."""
-    operator.driver.execute_script(Path(FILE).read_text(encoding="utf-8"))
+    folder = schemas.folder()
+    assert folder is not None
+    axe = folder / "node_modules" / "axe-core" / "axe.min.js"
+    operator.driver.execute_script(axe.read_text(encoding="utf-8"))
     found: list[str] = operator.driver.execute_async_script(_RUN)
     return found

@@ -28,7 +28,7 @@ class Selection:
         tenant, qos_class, model, model_version, worker_id, outcome: exactly these.
         from_us, to_us: when they began, microseconds since 1970; 0 for no bound.
         errors_only: the HTTP status was 500 or more.
-        slow_us: they took longer than this.
+        slow_us: they took longer than this; ``slow_ttft_us`` until their first token.
     """
 
     text: str = ""
@@ -42,6 +42,7 @@ class Selection:
     to_us: int = 0
     errors_only: bool = False
     slow_us: int = 0
+    slow_ttft_us: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -113,6 +114,8 @@ def _narrowed(selection: Selection) -> "QuerySet[StoredRequest]":
         exact["status__gte"] = 500
     if selection.slow_us:
         exact["duration_us__gt"] = selection.slow_us
+    if selection.slow_ttft_us:
+        exact["ttft_us__gt"] = selection.slow_ttft_us
     return StoredRequest.objects.filter(**exact)
 
 

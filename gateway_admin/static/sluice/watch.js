@@ -12,7 +12,7 @@ const digits = new Intl.NumberFormat(document.documentElement.lang, { maximumSig
 export const known = (value, show) => (value === null || value === undefined ? "–" : show(value));
 
 // Something is never shown as nothing: 0.02/s, 1.3/s, 250/s.
-export const fine = (value) => (value < 1 ? digits : value < 100 ? tenths : numbers).format(value);
+export const fine = (value) => (value < 1 ? digits : tenths).format(value < 100 ? value : Math.round(value));
 
 export const millis = (ms) => {
   if (ms < 1000) return words.ms.replace("{}", ms < 10 ? tenths.format(ms) : numbers.format(Math.round(ms)));

@@ -50,6 +50,8 @@ OTHERS: list[tuple[str, str, set[Role]]] = [
     ("cache-fix", "", OPERATORS),
     ("traces", "", ALL),
     ("why-slow", "", ALL),
+    *((page, "", ALL) for page in ("now", "now-state", "service-map", "service-map-state")),
+    *((page, "", ALL) for page in ("heat-map", "heat-state", "heat-cell")),
     ("admin:tenants_tenant_live", "tenants_tenant", ALL),
     ("admin:tenants_apikey_live", "tenants_apikey", ALL),
     ("admin:tenants_plan_preview", "tenants_plan", OPERATORS),

@@ -116,7 +116,7 @@ def test_the_slow_place_is_named_and_leads_to_the_slow_requests(admin_client: Cl
     text = page(admin_client, "why-slow")
     assert "Gateway to client" in text
     assert "network" in text
-    assert "slower_ms=499.5" in text
+    assert "first_ms=499.5" in text
 
 
 def test_a_selection_without_streams_says_what_to_do(admin_client: Client) -> None:
