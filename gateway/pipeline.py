@@ -12,6 +12,8 @@ ends the journey at admission, and an equal request that runs already is joined 
 import time
 from dataclasses import replace
 
+from domain.trace.spans import span_id
+from domain.trace.stages import Stage
 from gateway import journey
 from gateway.admission import admit, class_of, time_allowed_s
 from gateway.answer import Answer
@@ -25,7 +27,7 @@ from gateway.runtime import Runtime, runtime
 from gateway.schema import Ask
 from tenants.snapshot import Principal
 from tracing.clock import now_us
-from tracing.colour import Colour
+from tracing.colour import Colour, current
 from workers.ready.item import NewItem
 from workers.ready.verdict import Admitted, Hit, Repeated
 
@@ -45,6 +47,8 @@ async def submit(principal: Principal, ask: Ask, body: bytes, colour: Colour) ->
     """
     started, here, notes = time.monotonic(), runtime(), journey.of(colour)
     notes.qos_class, notes.stream, notes.asked_us = class_of(ask, principal).value, ask.stream, now_us()
+    scope = f"{principal.tenant}/{notes.qos_class}"
+    current.set(colour.changed(span_id(colour.request_id, Stage.ADMIT.value), tenant_scope=scope))
     lookup = await look_up(here, principal, ask)
     notes.looked_up_us = now_us()
     ask = await _counted(here, principal, ask, lookup)

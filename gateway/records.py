@@ -20,8 +20,9 @@ log = logs.get(__name__)
 
 STREAM = "sl:traces"
 
-MAX_MESSAGES = 20_000
-"""Messages that wait for whoever stores them; older ones are dropped by the store."""
+MAX_MESSAGES = 3_000
+"""Messages that wait for whoever stores them, some ten a second; older ones are dropped by the store. At 120 kB for 200
+records they take at most 360 MB."""
 
 PERIOD_S = 0.2
 AT_ONCE = 200

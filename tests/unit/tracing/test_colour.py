@@ -44,3 +44,12 @@ def test_what_is_not_a_trace_context_is_replaced(headers: list[tuple[bytes, byte
 def test_two_requests_of_one_trace_differ() -> None:
     headers = [(b"traceparent", PARENT)]
     assert colour.begin(headers).request_id != colour.begin(headers).request_id
+
+
+def test_where_an_id_changes_a_context_begins_that_is_linked_with_the_one_before() -> None:
+    first = colour.begin([])
+    second = first.changed("a" * 16, tenant_scope="acme/p1")
+    third = second.changed("b" * 16, batch_id="b-1", model_version="1.0.0-abc")
+    assert (second.linked_span_id, third.linked_span_id) == (first.span_id, "a" * 16)
+    assert {one.request_id for one in (first, second, third)} == {first.request_id}
+    assert (third.tenant_scope, third.batch_id, third.model_version) == ("acme/p1", "b-1", "1.0.0-abc")
