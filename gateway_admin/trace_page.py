@@ -17,6 +17,7 @@ from django.views.decorators.cache import never_cache
 from domain.trace.record import Record
 from domain.trace.spans import tree
 from domain.trace.stages import STAGES
+from gateway.journey import REFUSED
 from gateway_admin.engine_steps import HEIGHT, steps_of
 from gateway_admin.moments import from_us, parse_moment, text_of
 from gateway_admin.stage_names import part_names
@@ -41,7 +42,7 @@ class SearchForm(forms.Form):
     model_version = forms.CharField(max_length=64, required=False)
     worker = forms.CharField(max_length=64, required=False)
     outcome = forms.ChoiceField(
-        choices=[("", gettext_lazy("every outcome")), *OUTCOME_CHOICES, ("refused", gettext_lazy("refused"))],
+        choices=[("", gettext_lazy("every outcome")), *OUTCOME_CHOICES, (REFUSED, gettext_lazy("refused"))],
         required=False,
     )
     since = forms.CharField(max_length=30, required=False)
@@ -175,6 +176,7 @@ def summary(row: StoredRequest) -> dict[str, Any]:
         "model_version": row.model_version,
         "endpoint": row.endpoint,
         "outcome": row.outcome,
+        "outcome_name": str(_outcomes().get(row.outcome, row.outcome)),
         "status": row.status,
         "code": row.code,
         "cache": row.cache,
@@ -190,6 +192,10 @@ def summary(row: StoredRequest) -> dict[str, Any]:
         "duration_ms": row.duration_us / 1000,
         "kept": row.kept,
     }
+
+
+def _outcomes() -> dict[str, Any]:
+    return {**dict(OUTCOME_CHOICES), REFUSED: _("refused")}
 
 
 def _facts(row: StoredRequest) -> list[tuple[str, Any, str]]:

@@ -51,6 +51,9 @@
 --   sl:sweep, sl:swept       string  a sweep was just here; when the last one was (ms)
 --   sl:grace                 string  nobody is taken for dead while it lives
 --   sl:settle                stream  one entry for each request that ended
+--   sl:traces                stream  what gateways noted of requests, many in one entry, until it is stored; bounded
+--   sl:steps                 stream  what workers tell of their engines' steps, until it is stored; bounded
+--   sl:sim:delays            string  delays that a test asks for, on the simulator alone
 --   sl:unsettled             stream  those that no usage row can be made of
 --   sl:made:<day>            hash    "<model>|requests", "|prompt_tokens", "|cached_tokens", "|completion_tokens": what the endings of
 --                                    that day told, by day of the end (UTC); "<model>|wasted:<cause>": answer tokens that were made
