@@ -57,6 +57,7 @@ def _rows(rows: int, begin_us: int) -> Iterator[dict[str, Any]]:
             "request_id": own_id,
             "trace_id": own_id.replace("-", "")[:12] + f"{number:020x}",
             "started_us": begin_us + DAYS_US * number // rows,
+            "recency_us": -(begin_us + DAYS_US * number // rows),
             "duration_us": 2 * slow_us,
             "ttft_us": None if number % 3 == 0 else slow_us,
             "tenant": f"tenant-{min(dice.randrange(TENANTS), dice.randrange(TENANTS))}",

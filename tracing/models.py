@@ -9,12 +9,13 @@ class StoredRequest(models.Model):
 
     ``lengths`` holds the length in microseconds of each stage (:data:`domain.trace.stages.STAGES`), four bytes each,
     least significant first. ``moments`` holds everything (:class:`domain.trace.record.Record`), packed and compressed,
-    where ``kept`` says why; else it is empty.
+    where ``kept`` says why; else it is empty. ``recency_us`` is ``-started_us``, see :mod:`tracing.store.newest`.
     """
 
     request_id = models.CharField(_("request id"), max_length=36, unique=True)
     trace_id = models.CharField(_("trace id"), max_length=32)
     started_us = models.BigIntegerField(_("started"), db_index=True)
+    recency_us = models.BigIntegerField(_("started, negative"))
     duration_us = models.BigIntegerField(_("duration"))
     ttft_us = models.BigIntegerField(_("time to first token"), null=True)
     tenant = models.CharField(_("tenant"), max_length=64, blank=True)
@@ -44,10 +45,10 @@ class StoredRequest(models.Model):
         verbose_name_plural = _("requests")
         default_permissions = ("view",)
         indexes = [
-            models.Index(fields=["tenant", "started_us"], name="request_tenant_started"),
-            models.Index(fields=["model_version", "started_us"], name="request_version_started"),
-            models.Index(fields=["outcome", "started_us"], name="request_outcome_started"),
-            models.Index(fields=["worker_id", "started_us"], name="request_worker_started"),
+            models.Index(fields=["tenant", "recency_us"], name="request_tenant_started"),
+            models.Index(fields=["model_version", "recency_us"], name="request_version_started"),
+            models.Index(fields=["outcome", "recency_us"], name="request_outcome_started"),
+            models.Index(fields=["worker_id", "recency_us"], name="request_worker_started"),
         ]
 
     def __str__(self) -> str:

@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ('request_id', models.CharField(max_length=36, unique=True, verbose_name='request id')),
                 ('trace_id', models.CharField(max_length=32, verbose_name='trace id')),
                 ('started_us', models.BigIntegerField(db_index=True, verbose_name='started')),
+                ('recency_us', models.BigIntegerField(verbose_name='started, negative')),
                 ('duration_us', models.BigIntegerField(verbose_name='duration')),
                 ('ttft_us', models.BigIntegerField(null=True, verbose_name='time to first token')),
                 ('tenant', models.CharField(blank=True, max_length=64, verbose_name='tenant')),
@@ -64,7 +65,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'request',
                 'verbose_name_plural': 'requests',
                 'default_permissions': ('view',),
-                'indexes': [models.Index(fields=['tenant', 'started_us'], name='request_tenant_started'), models.Index(fields=['model_version', 'started_us'], name='request_version_started'), models.Index(fields=['outcome', 'started_us'], name='request_outcome_started'), models.Index(fields=['worker_id', 'started_us'], name='request_worker_started')],
+                'indexes': [models.Index(fields=['tenant', 'recency_us'], name='request_tenant_started'), models.Index(fields=['model_version', 'recency_us'], name='request_version_started'), models.Index(fields=['outcome', 'recency_us'], name='request_outcome_started'), models.Index(fields=['worker_id', 'recency_us'], name='request_worker_started')],
             },
         ),
     ]

@@ -10,6 +10,7 @@ from domain.trace.attribution import percentile
 from domain.trace.buckets import BOUNDS_MS, BUCKETS
 from tracing.models import RequestSum, StoredRequest
 from tracing.store.heat import Span, sums_of
+from tracing.store.newest import newest
 
 LATEST = 5_000
 """Requests from which an instance's figures are made."""
@@ -115,13 +116,12 @@ def _whose(query: "QuerySet[_Row]", cell: Cell) -> "QuerySet[_Row]":
 
 def _rows(cell: Cell, counted: Counted) -> "QuerySet[StoredRequest]":
     """The rows of a cell, the newest first."""
-    all_of_time = StoredRequest.objects.filter(started_us__gte=counted.since_us, started_us__lt=counted.until_us)
-    if cell.tenant is not None:
-        all_of_time = all_of_time.filter(tenant=cell.tenant)
-    newest_first = all_of_time.order_by("-started_us")
+    asked = StoredRequest.objects.all() if cell.tenant is None else StoredRequest.objects.filter(tenant=cell.tenant)
+    column = "" if cell.tenant is None else "tenant"
+    newest_first = newest(asked, counted.since_us, counted.until_us, column=column)
     # The index alone answers this, so that a rare cell of a busy time costs no more than any other.
     bound = newest_first.values_list("started_us", flat=True)[SCANNED : SCANNED + 1]
-    rows = _whose(newest_first.filter(started_us__gte=max(bound, default=0)), cell)
+    rows = _whose(newest(asked, max([counted.since_us, *bound]), counted.until_us, column=column), cell)
     return rows.filter(**_bounds(cell))
 
 

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from domain.trace.attribution import DURATION, TTFT, Sample
 from domain.trace.record import Record
 from tracing.models import StoredRequest
+from tracing.store.newest import INDEXED, newest
 from tracing.store.packing import unpack_lengths, unpack_moments
 
 SHOWN = 50
@@ -57,8 +58,9 @@ def find(selection: Selection, limit: int = SHOWN) -> list[StoredRequest]:
         django.db.DatabaseError: the database does not answer.
     """
     rows: dict[str, StoredRequest] = {}
-    for query in _by_text(_narrowed(selection), selection.text.strip().lower()):
-        for row in query.defer(*_WITHOUT_BYTES).order_by("-started_us")[:limit]:
+    for query, column in _by_text(_narrowed(selection), selection.text.strip().lower()):
+        column = column or _compared(selection)
+        for row in newest(query.defer(*_WITHOUT_BYTES), selection.from_us, selection.to_us, column=column)[:limit]:
             rows.setdefault(row.request_id, row)
     return sorted(rows.values(), key=lambda row: -row.started_us)[:limit]
 
@@ -96,7 +98,8 @@ def samples(selection: Selection, measure: str = TTFT, limit: int = MAX_SAMPLES)
     query = _narrowed(selection).filter(status=200).exclude(worker_id="")
     if measure == TTFT:
         query = query.filter(ttft_us__isnull=False)
-    rows = query.order_by("-started_us").values_list("lengths", time_of, "worker_id", "tenant")[:limit]
+    ordered = newest(query, selection.from_us, selection.to_us, column=_compared(selection))
+    rows = ordered.values_list("lengths", time_of, "worker_id", "tenant")[:limit]
     return [Sample(unpack_lengths(lengths), time_us, worker, tenant) for lengths, time_us, worker, tenant in rows]
 
 
@@ -106,10 +109,6 @@ def _narrowed(selection: Selection) -> "QuerySet[StoredRequest]":
         for name in ("tenant", "qos_class", "model", "model_version", "worker_id", "outcome")
         if (value := getattr(selection, name))
     }
-    if selection.from_us:
-        exact["started_us__gte"] = selection.from_us
-    if selection.to_us:
-        exact["started_us__lt"] = selection.to_us
     if selection.errors_only:
         exact["status__gte"] = 500
     if selection.slow_us:
@@ -119,20 +118,25 @@ def _narrowed(selection: Selection) -> "QuerySet[StoredRequest]":
     return StoredRequest.objects.filter(**exact)
 
 
-def _by_text(query: "QuerySet[StoredRequest]", text: str) -> Iterator["QuerySet[StoredRequest]"]:
-    """The ways to read a text; each of them uses an index.
+def _compared(selection: Selection) -> str:
+    """A column with an index of its own that the selection compares with a value, the rarest kind first."""
+    return next((name for name in INDEXED if getattr(selection, name)), "")
+
+
+def _by_text(query: "QuerySet[StoredRequest]", text: str) -> Iterator[tuple["QuerySet[StoredRequest]", str]]:
+    """The ways to read a text, each with the column that it compares; each of them uses an index.
 
     A request id starts with the first 12 digits of its trace id, so a trace is found by these and then compared.
     """
     if not text:
-        yield query
+        yield query, ""
         return
-    yield query.filter(_begins("request_id", text))
-    yield query.filter(_begins("batch_id", text))
-    yield query.filter(tenant=text)
-    yield query.filter(model_version=text)
+    yield query.filter(_begins("request_id", text)), ""
+    yield query.filter(_begins("batch_id", text)), ""
+    yield query.filter(tenant=text), "tenant"
+    yield query.filter(model_version=text), "model_version"
     if "-" not in text and len(text) > 8:
-        yield query.filter(_begins("request_id", f"{text[:8]}-{text[8:12]}"), trace_id__startswith=text)
+        yield query.filter(_begins("request_id", f"{text[:8]}-{text[8:12]}"), trace_id__startswith=text), ""
 
 
 def _begins(field: str, text: str) -> Q:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from django.db import connection
 
 from domain.trace.buckets import HOUR_US, MINUTE_US, bucket_of
-from tracing.models import RequestSum, StoredRequest
+from tracing.models import RequestSum
+from tracing.store.row import Row
 
 _PERIODS = ((RequestSum.Period.MINUTE, MINUTE_US), (RequestSum.Period.HOUR, HOUR_US))
 _PER_STATEMENT = 1_000
@@ -25,7 +26,7 @@ class Cell(NamedTuple):
     bucket: int
 
 
-def add_sums(rows: Iterable[StoredRequest]) -> None:
+def add_sums(rows: Iterable[Row]) -> None:
     """Add rows to the sums; call it in the transaction that writes them, once for each.
 
     Raises:
@@ -42,7 +43,7 @@ def add_sums(rows: Iterable[StoredRequest]) -> None:
         _add(flat[start : start + _PER_STATEMENT])
 
 
-def _cells(row: StoredRequest) -> Iterator[Cell]:
+def _cells(row: Row) -> Iterator[Cell]:
     measures = [(RequestSum.Measure.DURATION, row.duration_us)]
     if row.ttft_us is not None:
         measures.append((RequestSum.Measure.TTFT, row.ttft_us))

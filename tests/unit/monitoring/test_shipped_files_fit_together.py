@@ -104,7 +104,7 @@ def test_a_request_that_is_told_twice_becomes_one_document() -> None:
 def test_first_bytes_tell_files_apart() -> None:
     length = FILEBEAT["filebeat.inputs"][0]["prospector.scanner.fingerprint"]["length"]
 
-    assert RECORD.request_id in line_of(RECORD, cut(RECORD))[:length]
+    assert RECORD.request_id.encode() in line_of(RECORD, cut(RECORD))[:length]
     assert len(line_of(REFUSED, cut(REFUSED))) > length
 
 
