@@ -54,7 +54,8 @@ class Config:
         worker_classes: classes that this worker serves, comma separated; "p0" alone makes it a dedicated one (W3).
         worker_cores: CPU cores that this worker's processes are pinned to, comma separated; empty for all.
         flower_url: address of Flower as operators reach it, linked from the admin; empty for no link.
-        metrics_port: loopback port of this process's own /metrics; 0 for none.
+        metrics_port: port of this process's own /metrics; 0 for none.
+        metrics_host: address on which it listens; anything but loopback is for a network that is yours alone.
         lease_ttl_ms: a worker or gateway silent for longer is taken for dead.
         heartbeat_ms: how often each says that it lives.
         probe_interval_s: seconds between two known-answer probes of an engine; 0 for the one at start only.
@@ -152,6 +153,7 @@ class Config:
     worker_cores: tuple[str, ...] = ()
     flower_url: str = ""
     metrics_port: int = 0
+    metrics_host: str = "127.0.0.1"
     lease_ttl_ms: int = 3000
     heartbeat_ms: int = 500
     probe_interval_s: float = 60.0

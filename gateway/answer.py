@@ -90,6 +90,7 @@ class Answer:
             watcher.cancel()
             metrics.duration.labels(*self._labels).observe(time.monotonic() - self._started)
             if self._is_shared() and not self._settled and not self._runtime.stopping:
+                self._notes.ended(Outcome.CANCELLED.value, 499, "client_closed")
                 self._runtime.background(asyncio.ensure_future(self._go_on_for_others()))
             else:
                 self._close()
@@ -219,6 +220,8 @@ class Answer:
             self._end(Ending(Outcome.COMPLETED.value, 200, "", self._relay.usage, None))
         self._settled = True
         self._notes.ended(Outcome.COMPLETED.value, 200)
+        if self._lookup is not None:
+            self._notes.cache = self._cache_word  # it may have led in the end
 
     def _keep(self) -> None:
         """Keep the answer for those who ask again, in the background: the client has it."""

@@ -27,7 +27,7 @@ def main() -> None:
 
     logs.configure(settings.SLUICE.log_level, settings.SLUICE.gateway_id or "gateway")
     # The public /metrics is answered by whichever gateway accepts; this port is this one's alone.
-    metrics.serve(settings.SLUICE.metrics_port)
+    metrics.serve(settings.SLUICE.metrics_port, settings.SLUICE.metrics_host)
     # What was imported lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()

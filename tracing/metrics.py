@@ -196,7 +196,7 @@ def tenant(slug: str) -> str:
     return slug
 
 
-def serve(port: int) -> None:
-    """Answer ``/metrics`` on a loopback port of this process's own; 0 for not at all."""
+def serve(port: int, host: str = "127.0.0.1") -> None:
+    """Answer ``/metrics`` on a port of this process's own; 0 for not at all."""
     if port:
-        start_http_server(port, addr="127.0.0.1")
+        start_http_server(port, addr=host)

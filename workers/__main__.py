@@ -29,7 +29,7 @@ def main() -> int:
     django.setup()
     name = config.worker_id or "worker"
     logs.configure(config.log_level, name)
-    metrics.serve(config.metrics_port)
+    metrics.serve(config.metrics_port, config.metrics_host)
     spans.configure(config.otlp_endpoint, "sluice-worker")
     pin(config.worker_cores)
     worker_id = f"{name}-{secrets.token_hex(3)}"

@@ -26,7 +26,7 @@ def main() -> int:
 
     config: Config = settings.SLUICE
     logs.configure(config.log_level, "settlement")
-    metrics.serve(config.metrics_port)
+    metrics.serve(config.metrics_port, config.metrics_host)
     spans.configure(config.otlp_endpoint, "sluice-gateway")
     watch = BudgetWatch(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)
     records = RecordKeeper(Redis.from_url(config.ready_url, socket_timeout=5, socket_connect_timeout=2), config)

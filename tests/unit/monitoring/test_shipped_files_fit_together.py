@@ -177,9 +177,9 @@ def test_targets_of_compose_are_the_jobs_of_an_instance(tmp_path: Path) -> None:
     of_an_instance = json.loads(targets_path(tmp_path).read_text())
 
     assert sorted(target["labels"]["job"] for target in targets) == [one["labels"]["job"] for one in of_an_instance]
-    hosts = [address.partition(":")[0] for target in targets for address in target["targets"]]
-    assert {SERVICES[f"{host}-figures"]["network_mode"] for host in hosts} == {f"service:{host}" for host in hosts}
-    assert all(SERVICES[host]["environment"]["SLUICE_METRICS_PORT"] == "9464" for host in hosts)
+    for host, _, port in (address.partition(":") for target in targets for address in target["targets"]):
+        environ = SERVICES[host]["environment"]
+        assert (environ["SLUICE_METRICS_PORT"], environ["SLUICE_METRICS_HOST"]) == (port, "0.0.0.0")
 
 
 def test_the_targets_file_of_an_instance_matches_what_prometheus_looks_for() -> None:
