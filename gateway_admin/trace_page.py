@@ -234,6 +234,7 @@ def _whole(record: Record) -> dict[str, Any]:
         "points": " ".join(f"{piece['x']},{piece['y']}" for piece in pieces),
         "longest_gap_ms": max(gaps, default=None),
         "client_span": record.parent_id,
+        "leader_id": record.leader_id,
         "steps": steps_of(record),
         "steps_height": HEIGHT,
     }

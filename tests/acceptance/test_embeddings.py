@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import secrets
 import struct
 import subprocess
 import sys
@@ -16,10 +17,12 @@ import httpx
 import pytest
 from openai import BadRequestError, OpenAI
 
+from domain.trace.stages import STAGES, Stage
 from tests import stack
 from tests.acceptance.test_published_suites import RUN_S, SUITE_KEY, add_key, read_report
 from tests.acceptance.test_published_suites import suite as suite
 from tests.stack import Stack, wait_until
+from tracing.store.packing import unpack_lengths
 
 pytest.importorskip("torch", reason="comes with the engine's requirements")
 
@@ -87,6 +90,20 @@ def test_usage_counts_the_tokens_of_all_inputs_and_no_padding(client: OpenAI, em
     request_id = answer.headers["x-request-id"]
     row = (request_id, "completed", 200, 8, 0)
     wait_until(lambda: row in embedder.usage_rows(), 20, "the request was never settled")
+
+
+def test_a_request_is_traced_to_the_engine_and_back(embedder: Stack) -> None:
+    trace_id = secrets.token_hex(16)
+    with embedder.http() as web:
+        headers = {"traceparent": f"00-{trace_id}-{'1' * 16}-01"}
+        told = web.post("/embeddings", json={"model": MODEL, "input": TEXTS}, headers=headers).headers
+    columns = "trace_id, outcome, endpoint, batch_id, model_version, duration_us, lengths"
+    statement = f"SELECT {columns} FROM tracing_storedrequest WHERE request_id = '{told['x-request-id']}'"
+    (row,) = wait_until(lambda: embedder.query(statement), 20, "it was not stored")
+    assert row[:5] == (trace_id, "completed", "embeddings", told["x-sluice-batch-id"], told["x-sluice-model-version"])
+    lengths = unpack_lengths(row[6])
+    assert sum(lengths) == row[5]
+    assert lengths[STAGES.index(Stage.PREFILL)] > 0, "the pass of the model"
 
 
 def test_token_ids_alone_and_in_lists(client: OpenAI) -> None:

@@ -148,6 +148,21 @@ def test_a_refused_request_is_found_with_its_reason(sim: Stack) -> None:
     assert (stored(sim, unknown)["status"], stored(sim, unknown)["tenant"]) == (401, "")
 
 
+def test_names_that_clients_make_up_become_no_labels(sim: Stack) -> None:
+    word = f"bomb{secrets.token_hex(4)}"
+    with sim.http() as web:
+        for number in range(40):
+            name = f"{word}-{number}"
+            headers = {"x-tenant": name, "x-priority": name, "x-model-version": name, "x-request-id": name}
+            body = {"model": name, "messages": [{"role": "user", "content": "x"}], "service_tier": name, "user": name}
+            assert web.post("/chat/completions", json=body, headers=headers).status_code in (400, 404)
+            assert web.get(f"/{name}").status_code == 404
+    with sim.http(base_url=sim.root_url) as web:
+        assert word not in web.get("/metrics").text
+    found = sim.query("SELECT count(*) FROM tracing_requestsum WHERE tenant LIKE 'bomb%' OR model LIKE 'bomb%'")
+    assert found == [(0,)]
+
+
 @pytest.mark.parametrize(
     "header",
     ["00-" + "0" * 32 + "-" + "1" * 16 + "-01", "nonsense", "00-" + "g" * 32 + "-" + "1" * 16 + "-01", "x" * 5000],

@@ -86,6 +86,12 @@ def test_a_request_without_moments_shows_its_stages_and_says_why(admin_client: C
     assert "Prefill" in text
 
 
+def test_a_request_that_shared_a_run_leads_to_that_run(admin_client: Client) -> None:
+    leader = made(1)
+    store([("slow", leader), ("slow", made(2, runs=(), cache="coalesced", leader_id=leader.request_id))])
+    assert reverse("trace", args=[leader.request_id]) in page(admin_client, "trace", made(2).request_id)
+
+
 def test_a_request_that_is_not_kept_is_not_found(admin_client: Client) -> None:
     assert admin_client.get(reverse("trace", args=["nobody"])).status_code == 404
     assert admin_client.get(reverse("trace-json", args=["nobody"])).status_code == 404
