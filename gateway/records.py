@@ -21,11 +21,12 @@ log = logs.get(__name__)
 STREAM = "sl:traces"
 
 MAX_MESSAGES = 3_000
-"""Messages that wait for whoever stores them, some ten a second; older ones are dropped by the store. At 120 kB for 200
-records they take at most 360 MB."""
+"""Messages that wait for whoever stores them, some ten a second; older ones are dropped by the store. With
+``MESSAGE_BYTES`` each they take at most some 400 MB."""
 
 PERIOD_S = 0.2
 AT_ONCE = 200
+MESSAGE_BYTES = 128 * 1024
 MAX_WAITING = 20_000
 
 
@@ -61,10 +62,16 @@ class Records:
 
     async def _send(self, redis: Redis) -> None:
         while self._waiting:
-            part = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            part = self._next_part()
             try:
                 await redis.xadd(STREAM, {"m": b"".join(part)}, maxlen=MAX_MESSAGES, approximate=True)
             except (RedisError, OSError) as error:
                 log.warning("records_wait", error=str(error), records=len(part) + len(self._waiting))
                 self._waiting.extendleft(reversed(part))
                 return
+
+    def _next_part(self) -> list[bytes]:
+        part, size = [self._waiting.popleft()], 0
+        while self._waiting and len(part) < AT_ONCE and (size := size + len(part[-1])) < MESSAGE_BYTES:
+            part.append(self._waiting.popleft())
+        return part
