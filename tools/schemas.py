@@ -19,6 +19,7 @@ _NODE_FOLDER = ROOT / ".venv" / "node"
 _LOCK = "package-lock.json"
 _MARK = "installed.json"
 _INSTALL_S = 120.0
+_PATIENCE = ("--loglevel=error", "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=20000")
 
 
 class SchemasMissing(Exception):
@@ -55,7 +56,7 @@ def install() -> Path:
     _FOLDER.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", _LOCK):
         shutil.copy(_WANTED / name, _FOLDER / name)
-    _run(*npm, "ci", "--prefix", str(_FOLDER), "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    _run(*npm, "ci", "--prefix", str(_FOLDER), "--ignore-scripts", "--no-audit", "--no-fund", *_PATIENCE)
     shutil.copy(_WANTED / _LOCK, _FOLDER / _MARK)
     return _FOLDER
 

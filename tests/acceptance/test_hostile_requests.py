@@ -353,7 +353,7 @@ def cached_tokens(answer: httpx.Response) -> int:
 
 def told_of_the_answer(answer: httpx.Response) -> dict[str, str]:
     """Headers that do not differ from one request to the next anyway."""
-    always_new = ("x-request-id", "date", "openai-processing-ms")
+    always_new = ("x-request-id", "traceresponse", "x-sluice-batch-id", "date", "openai-processing-ms")
     return {name: value for name, value in answer.headers.items() if name not in always_new}
 
 

@@ -13,18 +13,18 @@ pytestmark = pytest.mark.stack
 
 def test_no_word_of_a_prompt_or_an_answer_is_in_traces_logs_or_metrics(sim: Stack) -> None:
     word = f"Saffron{secrets.token_hex(6)}"
-    client = sim.client()
-    for stream in (False, True):
-        answer = client.chat.completions.with_raw_response.create(
-            model="smollm2-135m-instruct",
-            messages=[{"role": "user", "content": f"Say {word}"}],
-            user=word,
-            stream=stream,
-            max_tokens=5,
-            extra_headers={"baggage": f"secret={word}", "tracestate": f"x={word}"},
-        )
-        answer.http_response.read()
-        request_id = answer.headers["x-request-id"]
+    with sim.client() as client:
+        for stream in (False, True):
+            answer = client.chat.completions.with_raw_response.create(
+                model="smollm2-135m-instruct",
+                messages=[{"role": "user", "content": f"Say {word}"}],
+                user=word,
+                stream=stream,
+                max_tokens=5,
+                extra_headers={"baggage": f"secret={word}", "tracestate": f"x={word}"},
+            )
+            answer.http_response.read()
+            request_id = answer.headers["x-request-id"]
     statement = f"SELECT 1 FROM tracing_storedrequest WHERE request_id = '{request_id}'"
     wait_until(lambda: sim.query(statement), 20, "it was not stored")
     with sqlite3.connect(sim.data_dir / "sluice.sqlite3") as database:
