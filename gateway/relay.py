@@ -193,7 +193,11 @@ class Relay:
         """Take in what is told of an attempt; what is told last is complete."""
         if len(event) <= index or not event[index]:
             return
-        run = wire.unpack_run(event[index])
+        try:
+            run = wire.unpack_run(event[index])
+        except (TypeError, ValueError) as error:
+            log.warning("run_not_readable", request_id=self.request_id, error=str(error))  # the answer goes on
+            return
         if self.runs and self.runs[-1].attempt == run.attempt:
             self.runs[-1] = run
         else:

@@ -11,10 +11,6 @@ TRACE_ID = "trace_id"
 TENANT_SCOPE = "tenant_scope"
 MODEL_VERSION = "model_version"
 BATCH_ID = "batch_id"
-ITEM_SEQ = "item_seq"
-RETRY_ATTEMPT = "retry_attempt"
-ROLLBACK_CAUSE = "rollback_cause"
-DELIVERED_TOKENS = "delivered_tokens"
 
 # Attributes of spans: OpenTelemetry's conventions for generative AI where they have a name, our own under "sluice.".
 OPERATION_NAME = "gen_ai.operation.name"

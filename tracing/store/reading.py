@@ -45,11 +45,6 @@ class Selection:
     slow_us: int = 0
     slow_ttft_us: int = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing was asked for."""
-        return self == Selection()
-
 
 def find(selection: Selection, limit: int = SHOWN) -> list[StoredRequest]:
     """The newest requests of a selection, without their bytes.

@@ -3,14 +3,12 @@
 import os
 import secrets
 import socket
-import threading
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
 import msgpack
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -26,6 +24,7 @@ from tracing.request_log import RequestLog
 from tracing.store.packing import read_message
 from tracing.store.pruning import prune
 from tracing.store.writing import store
+from workers.settlement.side_thread import SideThread
 
 log = logs.get("records")
 
@@ -33,28 +32,20 @@ STREAM, GROUP = "sl:traces", "records"
 MESSAGES = 20
 BLOCK_MS = 500
 TAKE_OVER_MS = 10_000
-RETRY_S = 0.5
-PRUNE_EVERY_S = 30.0
 DAY_US = 86_400_000_000
 
 
-class RecordKeeper:
+class RecordKeeper(SideThread):
     """A thread that reads the stream ``sl:traces`` as a consumer group, so that any number of them share the work.
 
     A message leaves the stream only after its requests are stored; one that comes again is not stored twice.
     """
 
     def __init__(self, redis: Redis, config: Config) -> None:
+        super().__init__("records")
         self._redis, self._keep_us = redis, int(config.trace_days * DAY_US)
         self._log = RequestLog(config.data_dir, config.request_log_mib)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
-        self._prune_at = time.monotonic() + PRUNE_EVERY_S
-
-    def start(self) -> None:
-        """Begin to store."""
-        self._thread.start()
 
     def lost(self, rows: Sequence[tuple[UsageRow, str]]) -> None:
         """Have what is known of requests recorded whose gateway died with their records; others' records stand.
@@ -62,41 +53,20 @@ class RecordKeeper:
         Args:
             rows: usage rows, each with its ``traceparent`` or "".
         """
-        packed = b"".join(msgpack.packb(["failed", flat_record(record_of(row, trace))]) for row, trace in rows)
         try:
+            tenants = {row.tenant_id for row, _ in rows}
+            slugs = dict(Tenant.objects.filter(pk__in=tenants).values_list("pk", "slug"))
+            records = (record_of(row, trace, slugs.get(row.tenant_id, "")) for row, trace in rows)
+            packed = b"".join(msgpack.packb(["failed", flat_record(record)]) for record in records)
             self._redis.xadd(STREAM, {"m": packed})
-        except (RedisError, OSError) as error:
+        except (RedisError, DatabaseError, OSError) as error:
             log.warning("lost_requests_not_recorded", error=str(error), requests=len(rows))
 
-    def stop(self) -> None:
-        """Ask it to end, and wait for the message under way."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=3)
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._turn()
-        finally:
-            connections.close_all()
-
-    def _turn(self) -> None:
-        try:
-            self._ensure_group()
-            while self.take_over() == MESSAGES:
-                pass
-            while not self._stop.is_set():
-                self.step()
-                self._prune()
-        except (RedisError, DatabaseError, OSError) as error:
-            log.warning("records_retry", error=str(error))
-            close_old_connections()
-            self._stop.wait(RETRY_S)
-        except Exception:
-            log.exception("records_failed")  # the thread must live on
-            connections.close_all()
-            self._stop.wait(RETRY_S)
+    def resume(self) -> None:
+        """Store what others, or this one before it failed, had read and not stored."""
+        self._ensure_group()
+        while self.take_over() == MESSAGES:
+            pass
 
     def step(self) -> int:
         """Store some messages that are new; returns how many."""
@@ -129,10 +99,9 @@ class RecordKeeper:
             pipeline.execute()
         return len(entries)
 
-    def _prune(self) -> None:
-        if time.monotonic() > self._prune_at:
-            self._prune_at = time.monotonic() + PRUNE_EVERY_S
-            prune(now_us(), self._keep_us)
+    def forget(self) -> None:
+        """Delete requests that are too old."""
+        prune(now_us(), self._keep_us)
 
     def _ensure_group(self) -> None:
         try:
@@ -142,7 +111,7 @@ class RecordKeeper:
                 raise
 
 
-def record_of(row: UsageRow, traceparent: str) -> Record:
+def record_of(row: UsageRow, traceparent: str, tenant: str) -> Record:
     """What the settlement knows of a request: no moments of its gateway but that of its admission."""
     admitted_us, ended_us = _us(row.admitted_at), _us(row.finished_at)
     run = Run(
@@ -160,7 +129,7 @@ def record_of(row: UsageRow, traceparent: str) -> Record:
         trace_id=traceparent[3:35] or row.request_id.replace("-", "")[:12],
         span_id=traceparent[36:52] or span_id(row.request_id, REQUEST),
         qos_class=row.qos_class,
-        tenant=_slug(row.tenant_id),
+        tenant=tenant,
         model=row.model,
         endpoint=row.endpoint,
         stream=row.stream,
@@ -178,10 +147,6 @@ def record_of(row: UsageRow, traceparent: str) -> Record:
         ended_us=ended_us,
         runs=(run,) if row.worker_id else (),
     )
-
-
-def _slug(tenant_id: int) -> str:
-    return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or ""
 
 
 def _us(moment: datetime | None) -> int:

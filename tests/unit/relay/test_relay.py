@@ -1,10 +1,12 @@
 """The relay takes every piece once and in order, whatever comes twice, late or not at all."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from domain.outcome import Outcome
+from domain.trace.record import Run
 from domain.usage import Usage
 from gateway.relay import Relay
 from workers import wire
@@ -118,3 +120,37 @@ async def test_a_waiting_connection_wakes_when_the_answer_is_over(what: str) -> 
     stop = relay.leave if what == "leave" else lambda: relay.fail(Outcome.FAILED, 502)
     asyncio.get_running_loop().call_soon(stop)
     assert await relay.changed(10)
+
+
+RUN = Run(worker_id="w1", batch_id="b-1", trigger="pull", first_us=5)
+
+
+def told(sequence: int, run: bytes, attempt: int = 0) -> wire.Event:
+    """A frame with what its worker tells of the attempt."""
+    return wire.unpack(wire.pack([["r", attempt, sequence, "F", b"{}", 7, 1, b"", run]]))[0]
+
+
+def test_what_is_told_of_an_attempt_at_its_end_replaces_what_was_told_with_its_first_frame() -> None:
+    relay = Relay("r")
+    relay.accept(told(0, wire.pack_run(RUN)))
+    relay.accept(event(0, -1, "D", 7, 0, 1, "v", wire.pack_run(replace(RUN, last_us=9))))
+    assert relay.runs == [replace(RUN, last_us=9)]
+    assert relay.heard_us > 0
+
+
+def test_an_attempt_that_was_lost_says_why_and_the_next_one_stands_beside_it() -> None:
+    relay = Relay("r")
+    relay.accept(event(1, -1, "L", "worker_lost", "w1", "b-1", 3))
+    relay.accept(told(0, wire.pack_run(replace(RUN, attempt=1, batch_id="b-2")), attempt=1))
+    first, second = relay.runs
+    assert (first.lost, first.worker_id, first.batch_id, first.claimed_us) == ("worker_lost", "w1", "b-1", 3_000)
+    assert (second.attempt, second.batch_id) == (1, "b-2")
+
+
+def test_what_cannot_be_read_of_an_attempt_costs_nobody_the_answer() -> None:
+    relay = Relay("r")
+    relay.accept(told(0, b"\xc1 nonsense"))
+    relay.accept(event(0, -1, "D", 7, 0, 1, "v", b"\xc1"))
+    assert relay.take() == [b"{}"]
+    assert relay.end is not None
+    assert relay.runs == []
