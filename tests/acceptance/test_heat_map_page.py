@@ -134,6 +134,7 @@ def test_a_cell_leads_to_its_instances_and_requests_and_back(operator: Operator)
     operator.picture("heat-cell", whole=True)
     operator.find("#content .sluice-back a").click()
     operator.wait_for("#go-on")
+    operator.wait_for(cell)
     assert operator.find(cell).text.splitlines()[0] == "3"
 
 
