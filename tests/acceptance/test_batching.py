@@ -64,7 +64,7 @@ async def test_the_reserve_for_p0_is_not_given_to_the_background_work_that_waits
         one = load.worker_id(trio, "worker-1")
         async with load.client_of(trio, keys["urgent"]) as client:
             await first_token(client, body_of("tokens=2", "p0"))
-        # What an earlier test left says the same of reserve and room, and a worker tells only now and then what it runs.
+        # An earlier test leaves the same reserve and room, and a worker tells only now and then what it runs.
         await until(lambda: not held(trio, one) and load.workers(trio)[one]["running"] == "0")
         await until(lambda: load.workers(trio)[one]["reserve_p0"] == "2" and rooms(trio, "p0")[one] == SEATS)
         work = asyncio.create_task(post_all(trio, [body_of("tokens=8,itl=0.05", "p2")] * 32))
