@@ -14,7 +14,8 @@ PRODUCTION = SLUICE_DATA_DIR=.venv/check-data SLUICE_PRODUCTION=true SLUICE_HTTP
 	SLUICE_SECRET_KEY=$$($(VENV_PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))')
 
 # What touches the database runs on SQLite with all others, and once more on Postgres.
-ON_POSTGRES = tests/integration/tenants tests/integration/admin tests/integration/operators_api tests/integration/below \
+ON_POSTGRES = tests/integration/tenants tests/integration/admin tests/integration/operators_api \
+	tests/integration/below tests/integration/bulk \
 	$(addprefix --ignore=tests/integration/admin/,test_boot.py test_packaged_files.py test_translations.py)
 
 # Where the real engine is asked: nothing else is collected for it.

@@ -1,9 +1,9 @@
 """The soak: mixed load, and every few seconds a process killed with SIGKILL; afterwards all books must agree.
 
-Two gateways, two workers on the simulated engine, settlement and a Valkey with persistence, started as ``make up`` does
-it. Six tenants, with and without limits, send streams and whole answers, leave in the middle, repeat with idempotency
-keys, and send what is wrong. In turns a gateway, a worker, the store and settlement are killed, each kind as often as
-the others.
+Two gateways, two workers on the simulated engine, two bulk processes, settlement and a Valkey with persistence, started
+as ``make up`` does it. Six tenants, with and without limits, send streams and whole answers, leave in the middle,
+repeat with idempotency keys, and send what is wrong; a seventh has one batch after the other worked off. In turns a
+gateway, a worker, a bulk process, the store and settlement are killed, each kind as often as the others.
 
 When all has come to rest, the clients' own book, the usage rows, the store's counters and the engines' journals are
 held against each other (``soak_check``). A difference is a failure; the exit status says so.
@@ -29,6 +29,7 @@ from typing import Any
 import psutil
 
 from bench.report import RESULTS, machine, table
+from bench.soak_batches import TENANT, Batch, BatchClient
 from bench.soak_books import Row, read_journal, read_rows
 from bench.soak_check import Books, Check, Plans, reconciled
 from bench.soak_load import MODEL, Attempt, Clients
@@ -43,6 +44,7 @@ PARTS = {
     "worker": "celeryd: worker-",
     "store": "valkey-server",
     "settlement": "workers.settlement",
+    "bulk": "celeryd: bulk-",
 }
 _ADD_PRICE = """
 import os, sys
@@ -74,6 +76,7 @@ class Soaked:
     """What a soak left."""
 
     attempts: list[Attempt]
+    batches: list[Batch]
     kills: Counter[str]
     rows: list[Row] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
@@ -93,13 +96,15 @@ def soak(running: Stack, journal: Path, seconds: float, rate: float, kill_every_
     """Load, kill, wait for rest, compare."""
     run_manage(running, "-c", _ADD_PRICE, MODEL)
     plans = plans_for(seconds * rate / TENANTS)
-    keys = running.add_tenants(plans)  # its gateways know the prices by then too
+    keys = running.add_tenants(plans | {TENANT: {}})  # its gateways know the prices by then too
+    batches = BatchClient(running.base_url, keys.pop(TENANT), SEED)
     clients = Clients(running.base_url, keys, SEED)
-    kills = asyncio.run(_load_and_kill(running, clients, seconds, rate, kill_every_s))
-    found = Soaked(clients.book.attempts, kills)
+    kills = asyncio.run(_load_and_kill(running, clients, batches, seconds, rate, kill_every_s))
+    found = Soaked(clients.book.attempts, batches.batches, kills)
     wait_until(lambda: _is_at_rest(running), REST_S, "requests were never settled")
-    found.rows = read_rows(running, keys)
-    found.checks = Books(running, found.attempts, found.rows, plans, read_journal(journal)).checks()
+    found.rows = read_rows(running, [*keys, TENANT])
+    books = Books(running, found.attempts, found.batches, found.rows, plans, read_journal(journal))
+    found.checks = books.checks()
     found.checks.append(reconciled(json.loads(run_manage(running, "manage.py", "reconcile", "--json").stdout)))
     return found
 
@@ -114,11 +119,12 @@ def run_manage(running: Stack, *arguments: str) -> "subprocess.CompletedProcess[
 
 
 async def _load_and_kill(
-    running: Stack, clients: Clients, seconds: float, rate: float, kill_every_s: float
+    running: Stack, clients: Clients, batches: BatchClient, seconds: float, rate: float, kill_every_s: float
 ) -> Counter[str]:
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(_kill(running, kill_every_s, time.monotonic() + seconds))
         group.create_task(clients.run(seconds, rate))
+        group.create_task(batches.run(seconds))
     return killing.result()
 
 
@@ -178,7 +184,9 @@ def report(found: Soaked, command: str, seconds: float) -> None:
     }
     facts = {"command": command, "at": at, "machine": machine(), "seconds": seconds, "engine": "simulator"}
     text = f"`{command}`, {at}, {machine()}\n\nThe engines are simulators. {len(found.attempts)} requests in "
-    text += f"{seconds:g} s, {found.kills.total()} kills, {len(found.rows)} usage rows, "
+    results = sum(len(batch.results) for batch in found.batches)
+    text += f"{seconds:g} s, and {results} in {len(found.batches)} batches; "
+    text += f"{found.kills.total()} kills, {len(found.rows)} usage rows, "
     text += f"{len(found.differences)} differences.\n"
     text += "".join(f"\n## {name}\n\n{table(lines)}\n" for name, lines in tables.items() if lines)
     RESULTS.mkdir(exist_ok=True)
@@ -196,6 +204,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--kill-every", type=float, default=15, help="seconds between two kills")
     options = parser.parse_args(arguments)
     sizes = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower", "--gateways", "2", "--workers", "2")
+    sizes = (*sizes, "--bulk", "2")
     with tempfile.TemporaryDirectory() as directory:
         journal = Path(directory) / "journal.jsonl"
         with stack.start(Path(directory) / "data", *sizes, environ=environ_for(journal)) as running:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from bench.soak_batches import TENANT, Batch
 from bench.soak_books import Line, Row
 from bench.soak_load import Attempt, by_key
 from domain.limits import Amount
@@ -43,9 +44,16 @@ class Books:
     """The books side by side."""
 
     def __init__(
-        self, stack: Stack, attempts: Sequence[Attempt], rows: Sequence[Row], plans: Plans, journal: Sequence[Line]
+        self,
+        stack: Stack,
+        attempts: Sequence[Attempt],
+        batches: Sequence[Batch],
+        rows: Sequence[Row],
+        plans: Plans,
+        journal: Sequence[Line],
     ) -> None:
         self._stack, self._attempts, self._rows, self._plans = stack, attempts, rows, plans
+        self._batches = batches
         self._lines: dict[str, list[Line]] = defaultdict(list)
         for line in journal:
             self._lines[line.request_id].append(line)
@@ -69,6 +77,8 @@ class Books:
             self.journal_of_completed(),
             self.journal_of_others(),
             self.journal_has_rows(),
+            self.batches_are_whole(),
+            self.batches_are_charged(),
         ]
 
     def nothing_left(self) -> Check:
@@ -88,7 +98,7 @@ class Books:
         """Rows and attempts match one to one, also where no byte of an answer came."""
         check = Check("every usage row belongs to one attempt, and no attempt to two rows")
         marks = {attempt.mark for attempt in self._attempts}
-        for mark, number in Counter(row.mark for row in self._rows).items():
+        for mark, number in Counter(row.mark for row in self._rows if row.tenant != TENANT).items():
             check.hold(number == 1 and mark in marks, f"{mark}: {number} rows")
         return check
 
@@ -234,6 +244,26 @@ class Books:
         for request_id in self._lines:
             if request_id.replace("-", "")[:12] in marks:
                 check.hold(request_id in self._by_id, request_id)
+        return check
+
+    def batches_are_whole(self) -> Check:
+        """Nothing is lost and nothing comes twice, whoever was killed."""
+        check = Check("every batch completes, each of its requests has exactly one result, and that is an answer")
+        for batch in self._batches:
+            results = Counter(result.custom_id for result in batch.results if result.status == 200)
+            is_whole = batch.told["status"] == "completed" and results == Counter(batch.sent)
+            check.hold(is_whole, f"{batch.told['id']}: {batch.told['status']}, {len(batch.results)} results")
+        return check
+
+    def batches_are_charged(self) -> Check:
+        """A tenant reads the same figures in its files and on its bill."""
+        check = Check("every answer of a batch has one completed row with the tokens that it tells")
+        for batch in self._batches:
+            for result in batch.results:
+                row = self._by_id.get(result.request_id)
+                charged = (row.outcome, row.prompt, row.completion) if row else None
+                told = ("completed", result.prompt, result.completion)
+                check.hold(charged == told, f"{result.request_id}: told {told}, charged {charged}")
         return check
 
 

@@ -82,6 +82,12 @@ class Config:
         keep_alive_s: silence after which a stream gets a comment line.
         max_body_bytes: larger bodies are refused with 413.
         default_max_tokens: output tokens reckoned with when a request does not say and no limit counts answers.
+        files_dir: where tenants' files lie: one directory that all gateways and bulk processes see; empty for ``files``
+            in the data directory.
+        max_file_mib: larger uploads are refused with 413.
+        files_days: for so long a file is kept that does not say how long.
+        bulk_in_flight: requests of batches that one bulk process has waiting and running at once; 0 for a
+            quarter more than the sequences that engines run at once.
         idempotency_ttl_s: seconds for which an idempotency key stays used once its request was answered.
         response_cache: answers to equal requests are kept and given again where a plan says so; false for never.
         cache_local_mib: MiB of answers that one gateway process keeps itself (first level).
@@ -180,6 +186,10 @@ class Config:
     keep_alive_s: float = 10.0
     max_body_bytes: int = 10 * 1024 * 1024
     default_max_tokens: int = 512
+    files_dir: str = ""
+    max_file_mib: int = 200
+    files_days: float = 30.0
+    bulk_in_flight: int = 0
     idempotency_ttl_s: int = 86_400
     response_cache: bool = True
     cache_local_mib: int = 64
@@ -216,6 +226,11 @@ class Config:
     def model_name(self) -> str:
         """The name that clients use for the model."""
         return self.served_model or self.model.rstrip("/").rsplit("/", 1)[-1].lower()
+
+    @property
+    def files_path(self) -> Path:
+        """The directory of tenants' files."""
+        return Path(self.files_dir) if self.files_dir else self.data_dir / "files"
 
     @property
     def ready_url(self) -> str:
@@ -277,6 +292,9 @@ _AT_LEAST: dict[str, float] = {
     "keep_alive_s": 0.1,
     "max_body_bytes": 1024,
     "default_max_tokens": 1,
+    "max_file_mib": 1,
+    "files_days": 0.01,
+    "bulk_in_flight": 0,
     "idempotency_ttl_s": 1,
     "cache_local_mib": 1,
     "cache_store_mib": 1,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from gateway.connection import beneath
+from gateway.connection import PRINCIPAL, beneath
 from gateway.errors import Refusal, key_refused, refuse
 from gateway.runtime import runtime
 from gateway.scopes import require_address
@@ -16,7 +16,10 @@ _MAX_KEY_LENGTH = 512
 
 
 class BearerAuthentication(BaseAuthentication):
-    """OpenAI's way: ``Authorization: Bearer KEY``. No other header says who calls or what he may do."""
+    """OpenAI's way: ``Authorization: Bearer KEY``. No other header says who calls or what he may do.
+
+    A request that this process makes itself brings the principal along, as a key of the scope, which no connection has.
+    """
 
     def authenticate(self, request: Request) -> tuple[Principal, str]:
         """Return the principal, and the shown part of its key; the lookup is a dictionary's, so nothing waits.
@@ -26,6 +29,9 @@ class BearerAuthentication(BaseAuthentication):
                 key does not allow; 400 for two keys.
         """
         scope = beneath(request).scope
+        known = scope.get(PRINCIPAL)
+        if known is not None:
+            return known, known.key_prefix
         key = _bearer(scope["headers"])
         try:
             principal = runtime().snapshot.current.find(key, datetime.now(UTC))

@@ -22,7 +22,7 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
         ApiError: 413 for a larger body, 408 for one that takes too long, 400 for a wrong content-length.
         ClientGone: the client left.
     """
-    announced = _announced(headers)
+    announced = announced_bytes(headers)
     if announced > limit:
         await _drain_or_close(receive, headers, announced, limit)
         raise _too_large(limit)
@@ -33,7 +33,12 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
         raise refuse(Refusal.BODY_TOO_SLOW, headers={"connection": "close"}) from None
 
 
-def _announced(headers: Headers) -> int:
+def announced_bytes(headers: Headers) -> int:
+    """How long a body is said to be; 0 if nothing is said.
+
+    Raises:
+        ApiError: 400 for a wrong content-length.
+    """
     found = [value for name, value in headers if name == b"content-length"]
     if not found:
         return 0

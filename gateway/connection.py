@@ -15,6 +15,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+PRINCIPAL = "sluice.principal"
+"""Key of a scope that this process made itself: whom the request is for. A server makes none such of what it reads."""
+
 _NO_BODY = BytesIO()
 
 

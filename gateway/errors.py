@@ -49,6 +49,14 @@ class Refusal(StrEnum):
     UNKNOWN_PROMPTS = "unknown_prompts"
     TOO_MANY_PROMPTS = "too_many_prompts"
     PROMPTS_UNAVAILABLE = "prompts_unavailable"
+    FILE_NOT_FOUND = "file_not_found"
+    FILE_IN_USE = "file_in_use"
+    FILES_NOT_ALLOWED = "files_not_allowed"
+    TOO_MUCH_STORED = "too_much_stored"
+    FILES_UNAVAILABLE = "files_unavailable"
+    BATCH_NOT_FOUND = "batch_not_found"
+    BATCH_ENDED = "batch_ended"
+    TOO_MANY_BATCHES = "too_many_batches"
     NEVER_FITS = "never_fits"
     REJECTED = "rejected"
     QUARANTINED = "quarantined"
@@ -187,6 +195,40 @@ TABLE: dict[Refusal, Entry] = {
         "service_unavailable",
         "The gateway cannot look stored prompts up at the moment. Come back shortly.",
         2_000,
+    ),
+    Refusal.FILE_NOT_FOUND: Entry(404, _INVALID, "file_not_found", "There is no such file."),
+    Refusal.FILE_IN_USE: Entry(
+        409,
+        _INVALID,
+        "file_in_use",
+        "A batch that has not ended reads this file. Cancel it first, or wait for its end.",
+    ),
+    Refusal.FILES_NOT_ALLOWED: Entry(
+        403,
+        "permission_error",
+        "files_not_allowed",
+        "Your plan keeps no files, and so takes no batches. Ask your operator for one that does.",
+    ),
+    Refusal.TOO_MUCH_STORED: Entry(
+        400, _INVALID, "too_much_stored", "There is no room for more. Delete files that you no longer need."
+    ),
+    Refusal.FILES_UNAVAILABLE: Entry(
+        503,
+        _SERVER,
+        "service_unavailable",
+        "Files and batches cannot be reached at the moment. Come back shortly.",
+        2_000,
+    ),
+    Refusal.BATCH_NOT_FOUND: Entry(404, _INVALID, "batch_not_found", "There is no such batch."),
+    Refusal.BATCH_ENDED: Entry(
+        409, _INVALID, "batch_ended", "The batch has ended, or is about to, so it cannot be cancelled."
+    ),
+    Refusal.TOO_MANY_BATCHES: Entry(
+        429,
+        _LIMIT,
+        "too_many_batches",
+        "Too many of your batches have not ended. Wait for one to end, or cancel one.",
+        60_000,
     ),
     Refusal.NEVER_FITS: Entry(
         400, _INVALID, "context_length_exceeded", "The request is larger than the model's engine can ever take."

@@ -69,6 +69,8 @@ class DataPlane(ASGIHandler):
             request = DataRequest(scope, receive, its_colour)
         except UnicodeDecodeError:
             raise refuse(Refusal.INVALID_HEADER, "The query string is not UTF-8.") from None
+        except ValueError:  # the only header that is taken apart here
+            raise refuse(Refusal.INVALID_HEADER, "The header 'Content-Type' is malformed.") from None
         response: HttpResponse | Answer = await match.func(request, *match.args, **match.kwargs)
         return response
 

@@ -66,8 +66,8 @@ def make_note(config: Config, principal: Principal, ask: Ask, body: bytes) -> No
     whole = f"{principal.tenant_id}\n{ask.endpoint}\n{ask.idempotency_key}"
     ttl_ms = config.idempotency_ttl_s * 1000
     return Note(
-        name=f"{principal.tenant_id}:{_digest(whole.encode())}",
-        body=_digest(body),
+        name=f"{principal.tenant_id}:{digest(whole.encode())}",
+        body=digest(body),
         ttl_ms=ttl_ms,
         keep_ms=min(ttl_ms, principal.retention_hours * 3_600_000),
     )
@@ -142,5 +142,6 @@ class Replay:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
+    """32 hex digits by which a key or a body is known again."""
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

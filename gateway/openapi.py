@@ -24,6 +24,8 @@ from gateway.schema.answers import (
     ModelList,
     ReadyReport,
 )
+from gateway.schema.batches import Batch, BatchList, NewBatch
+from gateway.schema.files import FileDeleted, FileList, FileObject
 from gateway.schema.prompts import NewPrompt, NewVersion, Prompt, PromptDeleted, PromptList, VersionList
 
 _COMPONENTS = (
@@ -44,6 +46,12 @@ _COMPONENTS = (
     PromptList,
     VersionList,
     PromptDeleted,
+    FileObject,
+    FileList,
+    FileDeleted,
+    NewBatch,
+    Batch,
+    BatchList,
     ErrorBody,
     ReadyReport,
     LiveReport,
@@ -88,6 +96,7 @@ SCHEMA_SETTINGS: dict[str, Any] = {
         {"name": "inference", "description": "Ask a model."},
         {"name": "models", "description": "Which models there are."},
         {"name": "prompts", "description": "Keep prompts here, and name them in chats."},
+        {"name": "batches", "description": "Files of requests that are worked off when engines have time."},
         {"name": "account", "description": "What your key allows, and what your tenant used."},
         {"name": "health", "description": "For probes and Prometheus; no key is needed."},
     ],
@@ -116,9 +125,11 @@ _MEANING = {
     400: "The request is malformed; `param` names the field.",
     401: "The key is missing, wrong, revoked or expired.",
     403: "The key, its tenant or its plan does not allow this.",
-    404: "There is no such model, or no such stored prompt.",
-    409: "The idempotency key was used before.",
+    404: "There is no such model, stored prompt or file.",
+    408: "The body took too long to arrive.",
+    409: "The idempotency key was used before, or a batch reads the file.",
     413: "The body is too large.",
+    415: "The body is of another type than this endpoint takes.",
     422: "The idempotency key came with another body before.",
     429: "A limit is reached; `retry-after` says when to come back.",
     502: "The engine failed.",
@@ -155,7 +166,7 @@ _INFERENCE = (
 )
 
 
-_IDEMPOTENCY_KEY = OpenApiParameter(
+IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[ -~]+$"},
     OpenApiParameter.HEADER,
@@ -174,7 +185,7 @@ _SLUICE_CACHE = OpenApiParameter(
     description="`on`: a kept answer also where a repetition would be answered otherwise. `refresh`: compute it anew "
     "and keep that. `off`: compute it and keep nothing.",
 )
-_HEADERS = [_IDEMPOTENCY_KEY, _CACHE_CONTROL, _SLUICE_CACHE]
+_HEADERS = [IDEMPOTENCY_KEY, _CACHE_CONTROL, _SLUICE_CACHE]
 
 
 def example(name: str, value: Mapping[str, object]) -> OpenApiExample:

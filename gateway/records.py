@@ -31,10 +31,15 @@ MAX_WAITING = 20_000
 
 
 class Records:
-    """Made once a process. Use from one event loop."""
+    """Made once a process. Use from one event loop.
+
+    Attributes:
+        share_traces: thousands of its requests have one trace, see :func:`domain.trace.keep.why_kept`.
+    """
 
     def __init__(self, config: Config) -> None:
         self._is_on, self._sample, self._slow = config.trace_requests, config.trace_sample, SlowMark()
+        self.share_traces = False
         self._waiting: deque[bytes] = deque()
         self._sending = asyncio.Lock()
 
@@ -42,7 +47,7 @@ class Records:
         """Store one record; its whole tree where it is worth it, one row in any case."""
         if not self._is_on:
             return
-        why = why_kept(record, self._sample, is_slow=self._slow.is_slow(record))
+        why = why_kept(record, self._sample, is_slow=self._slow.is_slow(record), shares_trace=self.share_traces)
         if len(self._waiting) >= MAX_WAITING:
             metrics.traces_dropped.labels("waiting").inc()
             return

@@ -19,9 +19,11 @@ from domain.qos import QosClass
 from domain.usage import Usage
 from gateway.audience import Audience
 from gateway.audit import Audit
+from gateway.bulk.desk import Desk
 from gateway.cache_tuning import CacheTuning
 from gateway.database import Database
 from gateway.erased import Erased
+from gateway.files.files import Files
 from gateway.filters import Filters
 from gateway.hot_keys import HotKeys
 from gateway.kept_answers import KeptAnswers
@@ -72,6 +74,7 @@ class Runtime:
         self._store_lost_at: float | None = None
         self.stopping = False
         self.database = Database()
+        self.files = Files(config)
         self.reading = asyncio.Semaphore(MAX_READING)
         self.tokens = TokenCounts()
         self.records = Records(config)
@@ -88,6 +91,7 @@ class Runtime:
         self._cache_told_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
+        self.bulk = Desk(self.background)
 
     async def start(self) -> None:
         """Load the keys and begin to listen. Redis may come later: ``store_error`` says so until then."""
@@ -135,7 +139,9 @@ class Runtime:
         self.tokens.stop()
         self.seeder.stop()
         self.database.close()
+        self.files.close()
         self.prompts.close()
+        self.bulk.close()
         await self.stale.stop()
         await self.snapshot.stop()
         try:

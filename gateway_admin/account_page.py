@@ -1,7 +1,7 @@
-"""The page on which tenants see their own limits and usage; it is open to everybody and knows nobody.
+"""The page on which tenants see their own limits, usage and batches; it is open to everybody and knows nobody.
 
-The person's API key stays in the browser: the page's script asks ``/v1/limits`` and ``/v1/usage`` with it, as any
-client does. Nothing on this side ever sees it.
+The person's API key stays in the browser: the page's script asks ``/v1/limits``, ``/v1/usage``, ``/v1/batches`` and
+``/v1/files`` with it, as any client does. Nothing on this side ever sees it.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from domain.limits import KINDS
 from tenants.admin.figures import limit_label
 from tenants.models import QOS_CHOICES, SCOPE_CHOICES
+from tenants.models.bulk import STATUS_CHOICES
 
 _POLICY = "; ".join(
     (
@@ -61,6 +62,7 @@ def page_words() -> dict[str, Any]:
             "tenant_disabled": _("This account is switched off. Ask your operator."),
             "address_not_allowed": _("This API key may not be used from your address. Ask your operator."),
             "scope_missing": _("This API key may not read usage and limits. Use one that may, or ask your operator."),
+            "files_unavailable": _("Batches cannot be read at the moment. This page tries again by itself."),
             "store_unavailable": _("Limits cannot be read at the moment. This page tries again by itself."),
             "usage_unavailable": _("Usage cannot be read at the moment. This page tries again by itself."),
             "away": _("The gateway does not answer. This page tries again by itself."),
@@ -87,4 +89,28 @@ def page_words() -> dict[str, Any]:
         "deleted": _("deleted key"),
         "chart": _("{measure} from {start} to {end}: {total} in all"),
         "nothing": _("Nothing was used in this time."),
+        **_batch_words(),
+    }
+
+
+def _batch_words() -> dict[str, Any]:
+    return {
+        "statuses": dict(STATUS_CHOICES),
+        "waits": {
+            "concurrency": _("waits: as many of your requests run as may at once"),
+            "queue_full": _("waits: many requests of this class wait already"),
+            "queue_draining": _("waits: an operator lets no more requests of this class run for now"),
+            "ttl": _("waits: engines are busy with more urgent requests"),
+            "no_backend": _("waits: no engine serves the model at the moment"),
+        },
+        "waits_limit": _("waits: {limit} used up"),
+        "waits_other": _("waits, and is tried again ({reason})"),
+        "lines_wrong": _("{count} errors in its file"),
+        "failed": _("{count} failed"),
+        "ended": _("ended {time}"),
+        "expires": _("expires {time}"),
+        "files": _("Files: {count}, {size} in all"),
+        "files_more": _("Files: more than {count}; the latest have {size}"),
+        "kib": _("{number} KiB"),
+        "mib": _("{number} MiB"),
     }

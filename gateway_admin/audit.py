@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse
 
 from gateway.client_address import client_address, parse_networks
 from gateway_admin.models import AutomationToken
-from tenants.models import Adjustment, ApiKey, HotKey, Plan, Price, Tenant
+from tenants.models import Adjustment, ApiKey, BulkJob, HotKey, Plan, Price, Tenant
 
 COMMAND_LINE = "command line"
 
@@ -39,6 +39,8 @@ WATCHED: dict[type[Model], tuple[str, ...]] = {
     Group: ("permissions",),
 }
 """Model -> its relations that are watched too."""
+TOLD_OF: tuple[type[Model], ...] = (*WATCHED, BulkJob)
+"""Models of which there may be entries."""
 
 
 @dataclass(slots=True)
@@ -81,10 +83,20 @@ def came_with_token(user: User, token: AutomationToken) -> None:
         who.user, who.token = user, token.name
 
 
-def note_erasure(tenant: Tenant, *, prompts: bool) -> None:
+def note_erasure(tenant: Tenant, *, prompts: bool, files: bool = False) -> None:
     """Write down that what was kept of a tenant was erased: its new salt is told to nobody."""
-    what = {"kept answers": ("kept", "erased"), **({"stored prompts": ("kept", "erased")} if prompts else {})}
+    asked = {"kept answers": True, "stored prompts": prompts, "files and batches": files}
+    what = {name: ("kept", "erased") for name, is_asked in asked.items() if is_asked}
     LogEntry.objects.log_create(tenant, force_log=True, action=LogEntry.Action.UPDATE, changes=what)
+
+
+def note_cancelling(job: BulkJob, before: str, reason: str) -> None:
+    """Write down that an operator has a batch cancelled, and why; ``before`` is the status that it had.
+
+    Batches are not watched: what becomes of them by themselves is no operator's change.
+    """
+    what = {"status": (before, job.status), "reason": ("", reason)}
+    LogEntry.objects.log_create(job, force_log=True, action=LogEntry.Action.UPDATE, changes=what)
 
 
 def hide(value: str) -> str:

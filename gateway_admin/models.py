@@ -1,4 +1,4 @@
-"""What operators did to queues, workers and kept answers; their tokens."""
+"""What operators did to queues, workers, kept answers and batches; their tokens."""
 
 from typing import Any
 
@@ -32,6 +32,7 @@ class Kind(models.TextChoices):
     QUEUE = "queue", _("queue")
     WORKER = "worker", _("worker")
     CACHE = "cache", _("kept answers")
+    BATCH = "batch", _("batch")
 
 
 class State(models.TextChoices):
@@ -50,6 +51,7 @@ class Action(models.TextChoices):
     OPEN = "open", _("Open")
     FIX = "fix", _("Fix")
     RELEASE = "release", _("Give back")
+    CANCEL = "cancel", _("Cancel")
 
 
 class Result(models.TextChoices):

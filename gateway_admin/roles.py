@@ -36,7 +36,7 @@ MANAGE_TOKENS = "gateway_admin.manage_tokens"
 
 _VIEWER = (
     _every("tenants", ("view",), "plan", "tenant", "apikey", "price", "usagerecord", "usagerollup", "adjustment")
-    | _every("tenants", ("view",), "budgetwarning", "hotkey", "storedprompt")
+    | _every("tenants", ("view",), "budgetwarning", "hotkey", "storedprompt", "bulkjob", "storedfile")
     | {"gateway_admin.view_operatoraction", "tracing.view_storedrequest", VIEW_AUDIT_LOG}
 )
 _OPERATOR = (

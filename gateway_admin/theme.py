@@ -55,6 +55,7 @@ def _navigation(config: Config) -> list[dict[str, Any]]:
                 _item(_("Overview"), "dashboard", reverse_lazy("admin:index")),
                 _item(_("Now"), "monitor_heart", reverse_lazy("now"), "tracing.view_storedrequest"),
                 _item(_("Queues"), "stacks", reverse_lazy("queues")),
+                _item(_("Batches"), "pending_actions", reverse_lazy("batches"), "tenants.view_bulkjob"),
                 _item(_("Engines"), "monitoring", reverse_lazy("engines")),
                 _item(_("Cache"), "cached", reverse_lazy("cache")),
                 _item(_("Heat map"), "grid_on", reverse_lazy("heat-map"), "tracing.view_storedrequest"),

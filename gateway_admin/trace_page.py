@@ -18,6 +18,7 @@ from domain.trace.record import Record
 from domain.trace.spans import tree
 from domain.trace.stages import STAGES
 from gateway.journey import REFUSED
+from gateway_admin.batches_trace import batches_of, find_also_by_batch
 from gateway_admin.engine_steps import HEIGHT, steps_of
 from gateway_admin.moments import from_us, parse_moment, text_of
 from gateway_admin.stage_names import part_names
@@ -25,7 +26,7 @@ from gateway_admin.waterfall import WIDTH, bars, gaps_ms, timeline
 from tenants.models.choices import OUTCOME_CHOICES, QOS_CHOICES
 from tracing.models import StoredRequest
 from tracing.store.packing import unpack_lengths
-from tracing.store.reading import Selection, batch_mates, find, find_one, moments_of
+from tracing.store.reading import Selection, batch_mates, find_one, moments_of
 
 PERMISSION = "tracing.view_storedrequest"
 SHOWN = 50
@@ -95,7 +96,7 @@ def traces(request: HttpRequest) -> HttpResponse:
     rows, error = [], ""
     if form.is_valid():
         try:
-            rows = find(form.selection(), SHOWN)
+            rows = find_also_by_batch(form.selection(), SHOWN)
         except DatabaseError as failure:
             error = str(failure)
         asked = form.cleaned_data["q"].lower()
@@ -130,6 +131,8 @@ def trace(request: HttpRequest, request_id: str) -> HttpResponse:
         "stages": _stages(row),
         "width": WIDTH,
         "height": _TIMELINE_HEIGHT,
+        "batches": batches_of(row, record),
+        "may_see_batches": request.user.has_perm("tenants.view_bulkjob"),
         "mates": [summary(mate) for mate in batch_mates(row)],
         **(_whole(record) if record else {}),
     }

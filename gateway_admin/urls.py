@@ -7,6 +7,9 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from gateway.openapi import SCHEMA_SETTINGS
 from gateway_admin.account_page import account
+from gateway_admin.batches_cancel_page import batch_cancel
+from gateway_admin.batches_one_page import batch, batch_state
+from gateway_admin.batches_page import batches, batches_state
 from gateway_admin.cache_page import cache, cache_fix, cache_state
 from gateway_admin.erase_page import erase_page
 from gateway_admin.heat_page import heat_cell, heat_map, heat_state
@@ -32,6 +35,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/queues/", admin.site.admin_view(queues), name="queues"),
     path("admin/queues/state", admin.site.admin_view(queues_state), name="queues-state"),
     path("admin/queues/switch", admin.site.admin_view(switch_page), name="queues-switch"),
+    path("admin/batches/", admin.site.admin_view(batches), name="batches"),
+    path("admin/batches/state", admin.site.admin_view(batches_state), name="batches-state"),
+    path("admin/batches/<str:public_id>/", admin.site.admin_view(batch), name="batch"),
+    path("admin/batches/<str:public_id>/state", admin.site.admin_view(batch_state), name="batch-state"),
+    path("admin/batches/<str:public_id>/cancel", admin.site.admin_view(batch_cancel), name="batch-cancel"),
     path("admin/tenants/tenant/<int:tenant_id>/erase", admin.site.admin_view(erase_page), name="tenant-erase"),
     path("admin/cache/", admin.site.admin_view(cache), name="cache"),
     path("admin/cache/state", admin.site.admin_view(cache_state), name="cache-state"),

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
-SHARED_INSTANCES = ("pair", "keeping", "trio", "sim")
+SHARED_INSTANCES = ("pair", "keeping", "trio", "bulk", "sim")
 
 # How long an example takes says more about what else the machine does than about the code.
 hypothesis.settings.register_profile("untimed", deadline=None)

@@ -181,11 +181,12 @@ def wait_until(what: Callable[[], Any], timeout_s: float, message: str = "") -> 
 def start(data_dir: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[Stack]:
     """Run ``manage.py up`` with ``arguments`` until ready; stop it at the end and expect a clean exit.
 
-    Without a worker for embeddings, unless they are asked for; and without the response cache unless ``environ`` asks
-    for it: equal requests are then computed, each of them.
+    Without a worker for embeddings and a process for batches, unless they are asked for; and without the response
+    cache unless ``environ`` asks for it: equal requests are then computed, each of them.
     """
     command = [sys.executable, "manage.py", "up", "--data-dir", str(data_dir), "--port", str(free_port()), *arguments]
     command += [] if "--embeddings" in arguments else ["--no-embeddings"]
+    command += [] if "--bulk" in arguments else ["--bulk", "0"]
     log = (data_dir.parent / f"{data_dir.name}.out").open("wb")
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **NO_CACHE, **(environ or {})}

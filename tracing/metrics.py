@@ -67,6 +67,13 @@ window_items = Histogram(
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
 )
 in_flight = Gauge("sluice_requests_in_flight", "Connections that wait for an answer.")
+bulk_requests = Counter(
+    "sluice_bulk_requests_total", "Requests of batches that have a result: completed or failed.", ["outcome"]
+)
+bulk_retries = Counter(
+    "sluice_bulk_retries_total", "Requests of batches that are to be sent again, by why.", ["reason"]
+)
+bulk_jobs = Gauge("sluice_bulk_jobs", "Batches that have not ended; each bulk process tells the same.", ["status"])
 rings = Counter("sluice_tickets_published_total", "Celery messages published.", ["qos_class"])
 ring_failures = Counter(
     "sluice_ticket_failures_total", "Tickets that the broker did not take; the workers look anyway."

@@ -14,7 +14,7 @@ SLOW_SHARE = 0.05
 EVERY = 20
 
 
-def why_kept(record: Record, sample: float, *, is_slow: bool) -> str:
+def why_kept(record: Record, sample: float, *, is_slow: bool, shares_trace: bool = False) -> str:
     """Why all of a request's moments are kept: "failed", "retried", "slow", "sampled", or "" for not at all.
 
     Args:
@@ -22,6 +22,7 @@ def why_kept(record: Record, sample: float, *, is_slow: bool) -> str:
         sample: share of the others that is kept, 0 to 1; the same requests in every process, since their trace ids
             decide.
         is_slow: among the slowest of its kind.
+        shares_trace: its trace is that of thousands, which are not to be kept all or none: its own id decides.
     """
     if record.is_error:
         return "failed"
@@ -29,7 +30,8 @@ def why_kept(record: Record, sample: float, *, is_slow: bool) -> str:
         return "retried"
     if is_slow:
         return "slow"
-    return "sampled" if int(record.trace_id[-8:], 16) < sample * 2**32 else ""
+    lot = record.request_id if shares_trace else record.trace_id
+    return "sampled" if int(lot[-8:], 16) < sample * 2**32 else ""
 
 
 class SlowMark:

@@ -2,12 +2,11 @@
 
 import msgspec
 from django.conf import settings
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from rest_framework.request import Request
 
 from gateway.body import read_body
 from gateway.connection import beneath
-from gateway.errors import ApiError
 from gateway.openapi_prompts import (
     prompt_create_schema,
     prompt_delete_schema,
@@ -19,7 +18,6 @@ from gateway.openapi_prompts import (
 from gateway.prompts.keeper import PromptKeeper
 from gateway.prompts.version import PromptText
 from gateway.runtime import runtime
-from gateway.schema.fields import invalid
 from gateway.schema.prompt_use import MAX_VERSION
 from gateway.schema.prompts import (
     Prompt,
@@ -34,6 +32,7 @@ from gateway.schema.prompts import (
 from gateway.scopes import INFERENCE
 from gateway.views.base import DataView, principal_of
 from gateway.views.json import json_response
+from gateway.views.query import number, only
 from tenants.prompts import ListedPrompt, ListedVersion
 
 MAX_LISTED, LISTED = 100, 20
@@ -56,8 +55,8 @@ class Prompts(PromptsView):
     @prompt_list_schema
     async def get(self, request: Request) -> HttpResponse:
         """List your stored prompts, the latest first, without what they say."""
-        query = _only(request.query_params, "after", "limit")
-        limit = _number("limit", query.get("limit", str(LISTED)), MAX_LISTED)
+        query = only(request.query_params, "after", "limit")
+        limit = number("limit", query.get("limit", str(LISTED)), MAX_LISTED)
         found = await self.keeper.listed(principal_of(request).tenant_id, query.get("after"), limit + 1)
         lines = [_line(one) for one in found[:limit]]
         first, last = (lines[0].id, lines[-1].id) if lines else (None, None)
@@ -76,9 +75,9 @@ class OnePrompt(PromptsView):
     @prompt_schema
     async def get(self, request: Request, prompt: str) -> HttpResponse:
         """Read a stored prompt: its latest version, or the one that you name."""
-        query = _only(request.query_params, "version")
-        number = _number("version", query["version"], MAX_VERSION) if "version" in query else None
-        found = await runtime().prompts.finder.find(principal_of(request).tenant_id, prompt, number)
+        query = only(request.query_params, "version")
+        version = number("version", query["version"], MAX_VERSION) if "version" in query else None
+        found = await runtime().prompts.finder.find(principal_of(request).tenant_id, prompt, version)
         return json_response(_shown(found))
 
     @prompt_version_schema
@@ -100,7 +99,7 @@ class PromptVersions(PromptsView):
     @prompt_versions_schema
     async def get(self, request: Request, prompt: str) -> HttpResponse:
         """List all versions of a stored prompt, the latest first, without what they say."""
-        _only(request.query_params)
+        only(request.query_params)
         found = await self.keeper.versions(principal_of(request).tenant_id, prompt)
         return json_response(VersionList("list", [_version_line(prompt, one) for one in found]))
 
@@ -108,24 +107,6 @@ class PromptVersions(PromptsView):
 async def _body(request: Request) -> bytes:
     inner = beneath(request)
     return await read_body(inner.receive, inner.scope["headers"], settings.SLUICE.max_body_bytes)
-
-
-def _only(query: QueryDict, *names: str) -> dict[str, str]:
-    """The parameters of a query that knows no others."""
-    for name, values in query.lists():
-        shown = name[:100]
-        if name not in names:
-            known = f"Use {', '.join(names)}." if names else "There are none here."
-            raise invalid(shown, f"Unknown parameter '{shown}'. {known}", "unknown_parameter")
-        if len(values) > 1:
-            raise invalid(shown, f"'{shown}' is repeated. Send it once.", "duplicate_parameter")
-    return {name: str(query[name]) for name in query}
-
-
-def _number(name: str, text: str, most: int) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most:
-        return int(text)
-    raise ApiError(400, f"'{name}' must be a number from 1 to {most}.", param=name, code="invalid_value")
 
 
 def _shown(prompt: PromptText) -> Prompt:

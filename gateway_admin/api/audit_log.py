@@ -11,12 +11,12 @@ from rest_framework import serializers
 from gateway_admin.api.base import Reading
 from gateway_admin.api.filtering import IdFilter, MomentFilter
 from gateway_admin.api.paging import TimeCursor
-from gateway_admin.audit import WATCHED
+from gateway_admin.audit import TOLD_OF
 from gateway_admin.roles import VIEW_AUDIT_LOG
 
 _ACTIONS = {LogEntry.Action.CREATE: "create", LogEntry.Action.UPDATE: "update", LogEntry.Action.DELETE: "delete"}
 _NUMBERS = {name: number for number, name in _ACTIONS.items()}
-_TYPES = tuple(model._meta.model_name or "" for model in WATCHED)
+_TYPES = tuple(model._meta.model_name or "" for model in TOLD_OF)
 
 
 class LogEntrySerializer(serializers.ModelSerializer[LogEntry]):

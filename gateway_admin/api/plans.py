@@ -29,7 +29,7 @@ class PlanSerializer(StrictModelSerializer[Plan]):
         model = Plan
         fields = (
             *("id", "name", "best_class", "weight", "allowed_models", "cache_sharing", "retention_hours"),
-            *("response_cache", "response_cache_ttl_s", "cached_price_percent", "max_stale_s"),
+            *("response_cache", "response_cache_ttl_s", "cached_price_percent", "max_stale_s", "files_mib"),
             *LIMIT_FIELDS,
             *("tokens_per_month_soft", "cost_per_month_soft"),
         )

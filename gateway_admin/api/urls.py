@@ -6,6 +6,8 @@ from django.urls import path, re_path, register_converter
 
 from gateway_admin.api.adjustments import AdjustmentViewSet
 from gateway_admin.api.audit_log import AuditLogViewSet
+from gateway_admin.api.batches import BatchViewSet
+from gateway_admin.api.files import FileViewSet
 from gateway_admin.api.hot_keys import HotKeyViewSet
 from gateway_admin.api.invoice import InvoiceViewSet
 from gateway_admin.api.keys import KeyViewSet
@@ -50,7 +52,22 @@ class RequestId:
         return value
 
 
+class BatchId:
+    """A batch's id, as its tenant knows it."""
+
+    regex = "batch_[0-9a-f]{24}"
+
+    def to_python(self, value: str) -> str:
+        """As it is."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """As it is."""
+        return value
+
+
 register_converter(RowId, "row_id")
+register_converter(BatchId, "batch_id")
 register_converter(RequestId, "request_id")
 
 _Actions = dict[str, Any]
@@ -77,6 +94,10 @@ urlpatterns = [
         path(f"hot-keys/<row_id:pk>/{what}", HotKeyViewSet.as_view({"post": what}))
         for what in ("pin", "ban", "release")
     ),
+    path("batches", BatchViewSet.as_view(_LIST)),
+    path("batches/<batch_id:public_id>", BatchViewSet.as_view(_ONE)),
+    path("batches/<batch_id:public_id>/cancel", BatchViewSet.as_view({"post": "cancel"})),
+    path("files", FileViewSet.as_view(_LIST)),
     path("prices", PriceViewSet.as_view(_LIST_AND_MAKE)),
     path("prices/<row_id:pk>", PriceViewSet.as_view(_CHANGE)),
     path("usage/records", UsageViewSet.as_view(_LIST)),

@@ -23,7 +23,7 @@ from gateway_admin.supervisor.files import make_private_directory
 from gateway_admin.supervisor.lock import Lock
 from gateway_admin.supervisor.logs import Logs
 from gateway_admin.supervisor.options import Options
-from gateway_admin.supervisor.plan import Places, embedding_plan, first_request, make_plan
+from gateway_admin.supervisor.plan import Places, bulk_plan, embedding_plan, first_request, make_plan
 from gateway_admin.supervisor.ports import StablePorts, free_port, listen
 from gateway_admin.supervisor.ready_file import Ready, remove_ready, write_ready
 from gateway_admin.supervisor.signals import Signals
@@ -88,7 +88,7 @@ class Instance:
         times = self.timeline.table(self.console.elapsed_s)
         announce(self.console, ready, self._served(), answer, times)
         self.console.say("ready")
-        supervisor.keep_up(embedding_plan(self.options))
+        supervisor.keep_up([*bulk_plan(self.options), *embedding_plan(self.options)])
         return 0
 
     def _served(self) -> Served:

@@ -22,6 +22,7 @@ class Options:
         worker_cores: CPU cores of the workers, comma separated; empty for what the environment says.
         p0_workers: number of further workers that serve P0 only.
         p0_cores: CPU cores of those; empty likewise.
+        bulk: number of processes that work off batches; they join once the instance is ready.
         has_embeddings: whether a worker for embeddings joins once the instance is ready.
     """
 
@@ -35,6 +36,7 @@ class Options:
     worker_cores: str = ""
     p0_workers: int = 0
     p0_cores: str = ""
+    bulk: int = 0
     has_embeddings: bool = False
 
     @property

@@ -87,6 +87,11 @@ def embedding_plan(options: Options) -> list[Unit]:
     ]
 
 
+def bulk_plan(options: Options) -> list[Unit]:
+    """What joins a ready instance so that it works off batches; nothing waits for it."""
+    return [_bulk(f"bulk-{number}") for number in range(1, options.bulk + 1)]
+
+
 def first_request(options: Options) -> Unit:
     """One real request through the front door."""
     endpoint = "embeddings" if options.config.engine == "padded" else "chat"
@@ -153,6 +158,18 @@ def _gateway(number: int, options: Options, places: Places, after: frozenset[str
         pass_fds=(places.listener_fd,),
         has_metrics=True,
         is_up=lambda: answers_ok(f"{options.root_url}/livez"),
+    )
+
+
+def _bulk(name: str) -> Unit:
+    return Unit(
+        name=name,
+        label="bulk",
+        argv=_python("gateway.bulk"),
+        kind=Kind.SERVICE,
+        stage=Stage.GATEWAYS,
+        env={"SLUICE_GATEWAY_ID": name},
+        has_metrics=True,
     )
 
 

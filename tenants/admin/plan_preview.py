@@ -13,6 +13,7 @@ from domain.limits import KINDS, Amount, Level, Span
 from tenants.admin.figures import limit_label, limit_value, money, none_set, to_nano, whole
 from tenants.admin.holding import caps_of
 from tenants.admin.plausible import oddities
+from tenants.files.rows import tenants_above
 from tenants.models import LIMIT_FIELDS, QOS_CHOICES, Plan
 from tenants.plan_effect import Effect, Over, Peak, effect_of, requests_by_class, requests_by_model
 
@@ -156,6 +157,24 @@ def _consequences(old: Plan, new: Plan, now: datetime) -> Iterator[str]:
     if new.retention_hours > old.retention_hours:
         yield _("Answers are stored in clear for %(hours)d hours.") % {"hours": new.retention_hours}
     yield from _kept_answers(old, new)
+    yield from _kept_files(old, new)
+
+
+def _kept_files(old: Plan, new: Plan) -> Iterator[str]:
+    """What becomes of uploads and batches."""
+    if old.files_mib and not new.files_mib:
+        yield _("No more files are taken, and no batches begin; what is stored stays until it expires.")
+    elif new.files_mib < old.files_mib:
+        full = tenants_above(old, new.files_mib)
+        told = ngettext(
+            "%(count)s tenant has stored as much already, and cannot upload before files are deleted or expire.",
+            "%(count)s tenants have stored as much already, and cannot upload before files are deleted or expire.",
+            full,
+        )
+        if full:
+            yield told % {"count": whole(full)}
+    elif new.files_mib and not old.files_mib:
+        yield _("Files are taken from now on, and batches of them.")
 
 
 def _kept_answers(old: Plan, new: Plan) -> Iterator[str]:

@@ -81,6 +81,7 @@ class PlanAdmin(AuditedAdmin):
         *limit_fieldsets(_("They hold for each tenant: all its keys together. Empty: none set."), soft=True),
         (_("Models"), {"fields": ("allowed_models",)}),
         (_("Prompts and answers"), {"fields": ("cache_sharing", "retention_hours")}),
+        (_("Files and batches"), {"fields": ("files_mib",)}),
         (
             _("Equal requests"),
             {

@@ -2,6 +2,7 @@
 
 from tenants.models.adjustment import Adjustment
 from tenants.models.budget_warning import BudgetWarning
+from tenants.models.bulk import BulkJob, BulkSlice
 from tenants.models.choices import (
     CACHE_CHOICES,
     CACHING_CHOICES,
@@ -16,6 +17,7 @@ from tenants.models.key import ApiKey
 from tenants.models.limits import LIMIT_FIELDS, NANO
 from tenants.models.plan import Plan
 from tenants.models.price import Price
+from tenants.models.stored_file import StoredFile
 from tenants.models.stored_prompt import PromptVersion, StoredPrompt
 from tenants.models.tenant import Tenant, make_cache_salt
 from tenants.models.usage import UsageRecord, UsageRollup
@@ -34,11 +36,14 @@ __all__ = [
     "Adjustment",
     "ApiKey",
     "BudgetWarning",
+    "BulkJob",
+    "BulkSlice",
     "HotKey",
     "Plan",
     "Price",
     "PromptVersion",
     "SnapshotRevision",
+    "StoredFile",
     "StoredPrompt",
     "Tenant",
     "UsageRecord",

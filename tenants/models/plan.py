@@ -94,6 +94,16 @@ class Plan(Limited, RevisedModel):
         help_text=_("So old an answer is given, marked as stale, when computing it fails. 0 for never."),
     )
 
+    files_mib = models.PositiveIntegerField(
+        _("files kept, MiB"),
+        default=1024,
+        validators=[MaxValueValidator(1024 * 1024)],
+        help_text=_(
+            "What the tenant uploads to have it worked off in batches, and what comes of it, together. 0 for no files, "
+            "and so no batches."
+        ),
+    )
+
     objects = RevisedManager()
 
     class Meta:

@@ -62,11 +62,21 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
 
 
 @pytest.fixture(scope="session")
+def bulk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
+    """One gateway, two workers of 8 sequences each and two processes for batches, on the simulator."""
+    data_dir = tmp_path_factory.mktemp("bulk") / "data"
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--max-num-seqs", "8", "--no-flower")
+    environ = {"SLUICE_SIM_JOURNAL": str(data_dir.parent / JOURNAL), "SLUICE_RECONCILE_INTERVAL_S": "0"}
+    with stack.start(data_dir, *options, "--workers", "2", "--bulk", "2", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.Stack]:
     """The product on the real engine with the small real model; what happens inside of that is traced."""
     data_dir = tmp_path_factory.mktemp("real") / "data"
     environ = {"SLUICE_TRACE_MODEL": "true"}
-    with stack.start(data_dir, "--engine", "vllm", "--no-flower", environ=environ) as running:
+    with stack.start(data_dir, "--engine", "vllm", "--no-flower", "--bulk", "1", environ=environ) as running:
         yield running
 
 

@@ -19,6 +19,7 @@ from openai import BadRequestError, OpenAI
 
 from domain.trace.stages import STAGES, Stage
 from tests import stack
+from tests.acceptance import batches
 from tests.acceptance.test_published_suites import RUN_S, SUITE_KEY, add_key, read_report
 from tests.acceptance.test_published_suites import suite as suite
 from tests.stack import Stack, wait_until
@@ -37,7 +38,8 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The product with the engine for embeddings alone, which also has the name that programs are written with."""
     data_dir = tmp_path_factory.mktemp("embedder") / "data"
     environ = {"SLUICE_MODEL_ALIASES": ALIAS, "OMP_NUM_THREADS": "1"}
-    with stack.start(data_dir, "--engine", "padded", "--model", MODEL, "--no-flower", environ=environ) as running:
+    options = ("--engine", "padded", "--model", MODEL, "--no-flower", "--bulk", "1")
+    with stack.start(data_dir, *options, environ=environ) as running:
         yield running
         assert running.leftovers() == {}
 
@@ -90,6 +92,20 @@ def test_usage_counts_the_tokens_of_all_inputs_and_no_padding(client: OpenAI, em
     request_id = answer.headers["x-request-id"]
     row = (request_id, "completed", 200, 8, 0)
     wait_until(lambda: row in embedder.usage_rows(), 20, "the request was never settled")
+
+
+def test_a_batch_embeds_what_requests_embed_one_by_one(client: OpenAI) -> None:
+    bodies: list[Any] = [{"model": MODEL, "input": text, "encoding_format": "float"} for text in TEXTS]
+    direct: list[Any] = [client.embeddings.create(**body).to_dict() for body in bodies]
+    lines = [batches.line(f"e-{number}", batches.EMBEDDINGS, body) for number, body in enumerate(bodies)]
+    ended = batches.run(client, lines, batches.EMBEDDINGS)
+
+    output, _ = batches.check_each_once(client, ended, lines)
+    for one, answer in zip(output, direct, strict=True):
+        (found,) = one["response"]["body"]["data"]
+        assert found["embedding"] == pytest.approx(answer["data"][0]["embedding"], abs=1e-5)
+    assert ended.usage.input_tokens == sum(answer["usage"]["prompt_tokens"] for answer in direct)
+    assert ended.usage.output_tokens == 0
 
 
 def test_a_request_is_traced_to_the_engine_and_back(embedder: Stack) -> None:

@@ -7,7 +7,8 @@ import psutil
 import pytest
 
 from domain.trace.record import Record
-from domain.trace.spans import ATTEMPT, tree
+from domain.trace.spans import ATTEMPT, span_id, tree
+from tests.acceptance import batches
 from tests.stack import Stack, wait_until
 from tracing.store.packing import unpack_moments
 
@@ -187,3 +188,33 @@ def test_a_client_that_leaves_is_found_as_such(sim: Stack) -> None:
     row = stored(sim, request_id)
     assert (row["outcome"], row["status"]) == ("cancelled", 499)
     assert row["worker_id"].startswith("worker"), "who worked for it is known all the same"
+
+
+def test_all_requests_of_a_batch_are_in_the_trace_of_who_made_it_below_the_batch(bulk: Stack) -> None:
+    trace_id, _, headers = parent()
+    lines = [*batches.chats(12), batches.chat("broken", sim="die_after=1")]
+    with bulk.client() as client:
+        file_id = batches.upload(client, lines)
+        made = client.batches.with_raw_response.create(
+            input_file_id=file_id, endpoint=batches.CHAT, completion_window="24h", extra_headers=headers
+        )
+        ended = batches.finish(client, made.parse().id)
+        output, errors = batches.check_each_once(client, ended, lines)
+    assert made.headers["traceresponse"][3:35] == ended.trace_id == trace_id
+    assert made.headers["x-request-id"].replace("-", "")[:12] == trace_id[:12]
+
+    told = {one["response"]["request_id"] for one in [*output, *errors]}
+    columns = "request_id, tenant, worker_id, batch_id, outcome, moments"
+    statement = f"SELECT {columns} FROM tracing_storedrequest WHERE trace_id = '{trace_id}'"
+    rows = wait_until(lambda: _all_of(bulk.query(statement), told), STORED_S, "a request was not stored")
+    assert len(rows) == len(lines) + 2, "what broke was tried three times"
+    assert {(row[1], row[4]) for row in rows} == {("demo", "completed"), ("demo", "failed")}
+    assert all(row[2].startswith("worker") and row[3].startswith("b-") for row in rows)
+    kept = [unpack_moments(row[5]) for row in rows if row[5] is not None]
+    assert kept, "failures are kept whole"
+    assert {(one.trace_id, one.parent_id) for one in kept} == {(trace_id, span_id(ended.id, "bulk"))}
+    assert all(one.gateway_id.startswith("bulk-") and one.qos_class == "p2" for one in kept)
+
+
+def _all_of(rows: list[Any], request_ids: set[str]) -> list[Any]:
+    return rows if {row[0] for row in rows} >= request_ids else []

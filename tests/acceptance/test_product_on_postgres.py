@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests import stack
+from tests.acceptance import batches
 from tests.integration.tenants.alert_sinks import WebSink, web_sink
 from tools.postgres import PostgresMissing, cluster, is_required
 
@@ -34,7 +35,7 @@ def web() -> Iterator[WebSink]:
 @pytest.fixture(scope="module")
 def product(tmp_path_factory: pytest.TempPathFactory, database_url: str, web: WebSink) -> Iterator[stack.Stack]:
     data_dir: Path = tmp_path_factory.mktemp("postgres") / "data"
-    options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower")
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower", "--bulk", "2")
     environ = {"SLUICE_DATABASE_URL": database_url, "SLUICE_ALERT_WEBHOOK": web.url}
     with stack.start(data_dir, *options, environ=environ) as running:
         yield running
@@ -121,3 +122,34 @@ def test_a_budget_that_ends_is_told_and_refuses(
         with pytest.raises(openai.RateLimitError):
             ask(client)
     stack.wait_until(lambda: told() == {"budget.warning", "budget.used_up"}, 20)
+
+
+def test_a_batch_completes_and_another_one_is_cancelled(product: stack.Stack, database_url: str) -> None:
+    lines = [*batches.chats(120, "tokens=4,itl=0.02"), batches.chat("wrong", temperature="hot")]
+    with product.client() as client:
+        ended = batches.run(client, lines, metadata={"night": "first"})
+        assert (ended.status, ended.metadata) == ("completed", {"night": "first"})
+        _, errors = batches.check_each_once(client, ended, lines)
+        assert batches.ids(errors) == ["wrong"]
+        refused = batches.run(client, [lines[0], "nonsense", lines[0]])
+        assert [one.line for one in refused.errors.data] == [2, 3]
+
+        made = batches.submit(client, batches.chats(300, "tokens=20,itl=0.05", max_tokens=40))
+        batches.reach(client, made.id, batches.answered(5))
+        client.batches.cancel(made.id)
+        assert batches.finish(client, made.id).status == "cancelled"
+        assert [one.id for one in client.batches.list()] == [made.id, refused.id, ended.id]
+        assert client.files.delete(ended.output_file_id).deleted
+
+    def rows() -> list[tuple[str, str, int, int]]:
+        begins = f"{ended.trace_id[:8]}-{ended.trace_id[8:12]}-%"
+        with psycopg.connect(database_url) as database:
+            return database.execute(
+                "SELECT outcome, qos_class, count(*), sum(completion_tokens) FROM tenants_usagerecord "
+                "WHERE request_id::text LIKE %s GROUP BY outcome, qos_class",
+                [begins],
+            ).fetchall()
+
+    expected = [("completed", "p2", 120, ended.usage.output_tokens)]
+    stack.wait_until(lambda: rows() == expected, 20, "it was not settled")
+    stack.wait_until(lambda: product.leftovers() == {}, 20)

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.acceptance import batches
 from tests.stack import ROOT, STOP_S, Stack, start, wait_until
 
 pytestmark = pytest.mark.stack
@@ -174,7 +175,7 @@ def files_of(data_dir: Path) -> dict[str, bytes]:
 @pytest.fixture
 def running(tmp_path: Path, spans: tuple[str, list[bytes]]) -> Iterator[Stack]:
     """The product on the simulator; it traces its runs and logs all it can."""
-    options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower")
+    options = ("--engine", "simulator", "--sim-profile", "zero", "--no-flower", "--bulk", "1")
     environ = {"SLUICE_OTLP_ENDPOINT": spans[0], "SLUICE_LOG_LEVEL": "debug"}
     with start(tmp_path / "data", *options, environ=environ) as stack:
         yield stack
@@ -185,6 +186,8 @@ def test_no_key_and_no_token_is_found_after_a_run(running: Stack, spans: tuple[s
     with closing(Operator(running)) as operator, httpx.Client(verify=False, timeout=30) as web:
         keys, tokens = make_secrets(running, operator)
         use_where_it_belongs(web, running, keys, tokens)
+        with running.client(api_key=keys[0]) as client:
+            batch_id = batches.run(client, batches.chats(3)).id
         for secret in (keys[0], tokens[0]):
             use_where_it_does_not_belong(web, running, operator, secret)
         wait_until(lambda: len(running.usage_rows()) >= 8, 20)
@@ -194,6 +197,7 @@ def test_no_key_and_no_token_is_found_after_a_run(running: Stack, spans: tuple[s
     places = {**files_of(running.data_dir), **read, "spans": b"".join(spans[1])}
 
     assert len(places["spans"]) > 1000, "runs are traced"
+    assert batch_id.encode() in places["spans"], "batches too"
     assert b"by REST" in places["audit"], "who made what is told"
     assert json.loads(places["tokens"])["count"] == 2
     for secret in keys + tokens:

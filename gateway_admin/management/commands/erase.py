@@ -1,4 +1,4 @@
-"""Erase what was kept of a tenant: ``manage.py erase TENANT``."""
+"""Erase what was kept of a tenant: ``manage.py erase TENANT``, with ``--prompts`` and ``--files`` for more of it."""
 
 from typing import Any
 
@@ -17,17 +17,21 @@ _GATEWAYS_S = 15.0
 
 
 class Command(BaseCommand):
-    """Removes kept answers, and stored prompts if asked to, on a live system."""
+    """Removes kept answers, and stored prompts, files and batches if asked to, on a live system."""
 
     help = (
         "Erase the kept answers of a tenant: in the store, in every gateway, on their machines' disks; and its stored "
-        "prompts if asked to. Exit status: 0 all is gone; 1 some may be left, run it again; 2 it could not run."
+        "prompts, its files and batches if asked to. Exit status: 0 all is gone; 1 some may be left, run it again; 2 "
+        "it could not run."
     )
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", help="short name of the tenant")
         parser.add_argument("--prompts", action="store_true", help="its stored prompts too, for good")
+        parser.add_argument(
+            "--files", action="store_true", help="its files and batches too, for good; open batches are cancelled"
+        )
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--wait", type=float, default=60.0, help="seconds to wait for the store's file (60)")
 
@@ -35,7 +39,7 @@ class Command(BaseCommand):
         tenant = Tenant.objects.filter(slug=given["tenant"]).first()
         if tenant is None:
             raise CommandError(f"There is no tenant {given['tenant']}.", returncode=_COULD_NOT_RUN)
-        what = "kept answers and stored prompts" if given["prompts"] else "kept answers"
+        what = _named(prompts=given["prompts"], files=given["files"])
         if not given["yes"] and input(f"Erase the {what} of {tenant.slug} for good? [y/N] ").strip().lower() != "y":
             raise CommandError("Nothing was erased.", returncode=_COULD_NOT_RUN)
         try:
@@ -43,9 +47,17 @@ class Command(BaseCommand):
         except (OSError, ValueError, KeyError) as error:
             text = "Nothing runs on this data directory. Set SLUICE_DATA_DIR to the instance's, or SLUICE_REDIS_URL."
             raise CommandError(text, returncode=_COULD_NOT_RUN) from error
-        note_erasure(tenant, prompts=given["prompts"])  # before, so that no attempt goes unseen
+        # Before, so that no attempt goes unseen.
+        note_erasure(tenant, prompts=given["prompts"], files=given["files"])
         try:
-            done = erase(url, tenant.pk, prompts=given["prompts"], gateways_s=_GATEWAYS_S, log_s=given["wait"])
+            done = erase(
+                url,
+                tenant.pk,
+                prompts=given["prompts"],
+                files_path=settings.SLUICE.files_path if given["files"] else None,
+                gateways_s=_GATEWAYS_S,
+                log_s=given["wait"],
+            )
         except (RedisError, DatabaseError, OSError) as error:
             text = f"The store or the database does not answer: {type(error).__name__}. Run it again when they do."
             raise CommandError(text, returncode=_COULD_NOT_RUN) from error
@@ -54,13 +66,26 @@ class Command(BaseCommand):
             raise SystemExit(_INCOMPLETE)
 
 
+def _named(*, prompts: bool, files: bool) -> str:
+    """What is asked for, in words."""
+    asked = {"kept answers": True, "stored prompts": prompts, "files": files, "batches": files}
+    *names, last = [name for name, is_asked in asked.items() if is_asked]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
 def _as_text(done: Erasure) -> str:
     lines = [
         f"{done.answers} answers were left in the store and are gone, {done.prompts} stored prompts, "
-        f"{done.hot_keys} hot keys. {done.forgotten} of {done.gateways} gateways have forgotten the tenant."
+        f"{done.hot_keys} hot keys, {done.files} files, {done.jobs} batches. "
+        f"{done.forgotten} of {done.gateways} gateways have forgotten the tenant."
     ]
     if done.forgotten < done.gateways:
         lines.append("The others were not heard in time: run it again.")
+    if done.files_left:
+        lines.append(
+            f"{done.files_left} files could not be removed from the disk. A bulk process removes them once it can: "
+            "see that the directory of files can be written."
+        )
     if not done.log_is_clean:
         lines.append(
             "The store's append-only file was not rewritten in time and may tell of old answers: run it again."

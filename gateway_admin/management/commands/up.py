@@ -47,6 +47,9 @@ class Command(BaseCommand):
         parser.add_argument("--p0-workers", type=_count_or_none, default=0, help="further workers, for P0 only (0)")
         parser.add_argument("--p0-cores", type=_cores, help="CPU cores of the workers for P0")
         parser.add_argument(
+            "--bulk", type=_count_or_none, default=1, help="processes that work off batches (1); 0 for none"
+        )
+        parser.add_argument(
             "--embeddings",
             action=argparse.BooleanOptionalAction,
             help="a worker for embeddings joins once all is ready (with --engine vllm it does)",
@@ -88,6 +91,7 @@ def _read_options(given: dict[str, Any]) -> Options:
         worker_cores=given["worker_cores"] or "",
         p0_workers=given["p0_workers"],
         p0_cores=given["p0_cores"] or "",
+        bulk=given["bulk"],
         has_embeddings=config.engine == "vllm" if given["embeddings"] is None else given["embeddings"],
     )
 

@@ -1,4 +1,5 @@
-// The page "Your limits and usage". The key lives in this tab alone, and leaves it only in the header of two questions.
+// The page "Your limits and usage". The key lives in this tab alone, and leaves it only in the header of its questions.
+import { batchesQuestion, filesQuestion, showBatches, showFiles } from "./account_batches.js";
 import { showBudget, showLimits } from "./account_limits.js";
 import { words } from "./account_numbers.js";
 import { download, question, showUsage } from "./account_usage.js";
@@ -6,6 +7,7 @@ import { download, question, showUsage } from "./account_usage.js";
 const KEPT = "sluice-api-key";
 const LIMITS_MS = 5000;
 const USAGE_MS = 60000;
+const BATCHES_MS = 15000;
 const PATIENCE_MS = 10000;
 const byId = (id) => document.getElementById(id);
 
@@ -105,9 +107,26 @@ const readUsage = async () => {
   }
 };
 
+// Only a key that may ask models may see batches and files.
+const readBatches = async () => {
+  const mine = signedIn;
+  byId("batches").hidden = !limits.scopes.includes("inference");
+  if (byId("batches").hidden) return;
+  try {
+    const [batches, files] = await Promise.all([ask(batchesQuestion), ask(filesQuestion)]);
+    if (mine !== signedIn) return;
+    alertIn(byId("batches-alert"), null);
+    showBatches(batches);
+    showFiles(files);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (mine === signedIn) alertIn(byId("batches-alert"), error);
+  }
+};
+
 const readAll = async () => {
   await readLimits();
-  if (limits !== null) await readUsage();
+  if (limits !== null) await Promise.all([readUsage(), readBatches()]);
 };
 
 byId("sign-in").addEventListener("submit", (event) => {
@@ -128,6 +147,7 @@ new ResizeObserver(() => usage && showUsage(usage)).observe(byId("account"));
 // What nobody looks at is not asked for.
 window.setInterval(() => key && !document.hidden && (limits ? readLimits() : readAll()), LIMITS_MS);
 window.setInterval(() => key && limits && !document.hidden && readUsage(), USAGE_MS);
+window.setInterval(() => key && limits && !document.hidden && readBatches(), BATCHES_MS);
 
 if (key) readAll();
 else showSignIn();

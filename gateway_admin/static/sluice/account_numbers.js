@@ -41,6 +41,12 @@ export const brief = (measure, value) => {
   return value >= 0.01 || value === 0 ? axis.format(value) : amount.format(value.toPrecision(2));
 };
 
+const KIB = 1024;
+export const bytes = (number) => {
+  const [unit, size] = number < KIB * KIB ? ["kib", KIB] : ["mib", KIB * KIB];
+  return say(words[unit], { number: short.format(number / size) });
+};
+
 export const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
 export const time = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ")}Z`;
 

@@ -139,7 +139,7 @@ def test_a_tenants_short_name_stays(admin_client: Client, rows: Any) -> None:
 def test_models_of_a_plan_are_written_one_a_line(admin_client: Client, db: None) -> None:
     data = {"name": "silver", "weight": "1", "best_class": "p1", "allowed_models": " m1 \n\nm2\nm1\n"}
     data |= {"cache_sharing": "private", "retention_hours": "0", "response_cache": "off"}
-    data |= {"response_cache_ttl_s": "60", "cached_price_percent": "0", "max_stale_s": "0"}
+    data |= {"response_cache_ttl_s": "60", "cached_price_percent": "0", "max_stale_s": "0", "files_mib": "0"}
 
     admin_client.post(reverse("admin:tenants_plan_add"), data)
 

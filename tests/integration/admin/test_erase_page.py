@@ -1,5 +1,7 @@
 """Erasing what was kept of a tenant, from its page."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,10 +9,14 @@ from auditlog.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from redis import Redis
 
 from gateway_admin.roles import Role
-from tenants.models import StoredPrompt
+from tenants.files.disk import FileDisk, make_job_id
+from tenants.models import BulkJob, StoredFile, StoredPrompt
+
+FILE_ID = "file-0123456789abcdef01234567"
 
 
 @pytest.fixture
@@ -47,6 +53,46 @@ def test_confirmed_it_erases_what_was_ticked(
     assert rows.tenant.cache_salt != salt
     assert not valkey.exists("sl:kept:r1")
     assert StoredPrompt.objects.count() == left
+
+
+@pytest.fixture
+def files(rows: Any, settings: Any, tmp_path: Path, url: str) -> FileDisk:
+    """A file and a batch of the tenant."""
+    settings.SLUICE = replace(settings.SLUICE, data_dir=tmp_path)
+    disk = FileDisk(settings.SLUICE.files_path)
+    disk.keep(disk.new_part(), FILE_ID)
+    StoredFile.objects.create(
+        tenant=rows.tenant, public_id=FILE_ID, filename="f", purpose="batch", size_bytes=0, expires_at=None
+    )
+    BulkJob.objects.create(
+        tenant=rows.tenant, public_id=make_job_id(), input_file_id=FILE_ID, expires_at=timezone.now()
+    )
+    return disk
+
+
+def test_files_and_batches_go_if_they_are_ticked(
+    admin_client: Client, url: str, files: FileDisk, rows: Any, valkey: "Redis"
+) -> None:
+    assert "batches that have not ended are cancelled (1 + 1)" in admin_client.get(url).text
+
+    assert "1 file" not in admin_client.post(url, {"prompts": "on"}, follow=True).text
+    assert files.path(FILE_ID).exists()
+    assert (StoredFile.objects.count(), BulkJob.objects.count()) == (1, 1)
+
+    assert "1 file and 1 batch are erased." in admin_client.post(url, {"files": "on"}, follow=True).text
+    assert not files.path(FILE_ID).exists()
+    assert (StoredFile.objects.count(), BulkJob.objects.count()) == (0, 0)
+    assert any("files and batches" in entry.changes_dict for entry in LogEntry.objects.all())
+
+
+def test_files_that_cannot_be_removed_are_told_of(
+    admin_client: Client, url: str, files: FileDisk, valkey: "Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(FileDisk, "remove", refuse)
+    assert "1 files could not be removed" in admin_client.post(url, {"files": "on"}, follow=True).text
 
 
 def test_who_erased_is_in_the_audit_log(admin_client: Client, url: str, rows: Any) -> None:

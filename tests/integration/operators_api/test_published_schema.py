@@ -48,7 +48,12 @@ def token(rows: Rows, valkey: "Redis") -> Iterator[str]:
 def of_the_rows(path: str, rows: Rows) -> dict[str, Any]:
     """What an address must hold to lead to a row."""
     ids = {"plans": rows.plan.pk, "keys": rows.key.pk, "prices": rows.later.pk}
-    known = {"slug": "acme", "request_id": rows.usage[0].request_id, "id": ids.get(path.split("/")[3], 1)}
+    known = {
+        "slug": "acme",
+        "request_id": rows.usage[0].request_id,
+        "public_id": rows.batch.public_id,
+        "id": ids.get(path.split("/")[3], 1),
+    }
     return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
 

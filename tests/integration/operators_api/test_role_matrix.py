@@ -69,6 +69,12 @@ TABLE: dict[tuple[str, str], Line] = {
     ("hot-keys/<row_id:pk>/pin", "POST"): Line(WRITES, at("hot-keys/999/pin"), 404, {}),
     ("hot-keys/<row_id:pk>/ban", "POST"): Line(WRITES, at("hot-keys/999/ban"), 404, {}),
     ("hot-keys/<row_id:pk>/release", "POST"): Line(WRITES, at("hot-keys/999/release"), 404, {}),
+    ("batches", "GET"): Line(ALL, at("batches")),
+    ("batches/<batch_id:public_id>", "GET"): Line(ALL, lambda rows: f"batches/{rows.batch.public_id}"),
+    ("batches/<batch_id:public_id>/cancel", "POST"): Line(
+        WRITES, lambda rows: f"batches/{rows.batch.public_id}/cancel", body={"reason": "the customer asked for it"}
+    ),
+    ("files", "GET"): Line(ALL, at("files")),
     ("prices", "GET"): Line(ALL, at("prices")),
     ("prices", "POST"): Line(BILLS, at("prices"), 201, NEW_PRICE),
     ("prices/<row_id:pk>", "GET"): Line(ALL, lambda rows: f"prices/{rows.price.pk}"),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from instance_process import ROOT, InstanceProcess
@@ -90,9 +91,15 @@ def test_a_second_start_says_so_and_does_nothing_else(running: InstanceProcess) 
 
 
 def test_every_process_serves_its_figures_where_the_targets_file_says(running: InstanceProcess) -> None:
-    targets = json.loads((running.data_dir / "prometheus_targets.json").read_text())
-    assert {target["labels"]["instance"] for target in targets} == {"gateway-1", "settlement", "worker-1"}
-    for target in targets:
+    def targets() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((running.data_dir / "prometheus_targets.json").read_text())
+        return found
+
+    # The process for batches joins when all others are ready.
+    wait_until(lambda: any(target["labels"]["instance"] == "bulk-1" for target in targets()), "batches are worked off")
+    wait_until(lambda: "ready." in (running.data_dir / "logs" / "bulk-1.log").read_text(), "it listens")
+    assert {target["labels"]["instance"] for target in targets()} == {"bulk-1", "gateway-1", "settlement", "worker-1"}
+    for target in targets():
         host, port = target["targets"][0].split(":")
         with socket.create_connection((host, int(port)), 5) as connection:
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from bench.soak_batches import TENANT, Batch, Result
 from bench.soak_books import Line, Row
 from bench.soak_check import Books, Check
 from bench.soak_load import Attempt
@@ -55,7 +56,7 @@ def line(number: int, **changes: Any) -> Line:
 
 
 def differences(check: str, attempts: list[Attempt], rows: list[Row], journal: Sequence[Line] = ()) -> int:
-    books = Books(cast("Stack", Instance()), attempts, rows, PLANS, journal)
+    books = Books(cast("Stack", Instance()), attempts, [], rows, PLANS, journal)
     found: Callable[[], Check] = getattr(books, check)
     return len(found().differences)
 
@@ -108,3 +109,45 @@ def test_books_that_agree_show_no_difference(check: str) -> None:
 )
 def test_a_difference_is_found(check: str, number: int) -> None:
     assert differences(check, *DIFFER[check][number]) > 0
+
+
+def batch(*results: Result, status: str = "completed") -> Batch:
+    """A batch of two requests."""
+    return Batch(["a", "b"], {"id": "batch_1", "status": status}, list(results))
+
+
+A, B = Result("a", 200, request_id(1), 10, 4), Result("b", 200, request_id(2), 10, 4)
+
+
+@pytest.mark.parametrize(
+    ("found", "differ"),
+    [
+        (batch(A, B), 0),
+        (batch(A), 1),
+        (batch(A, A, B), 1),
+        (batch(A, dataclasses.replace(B, status=502)), 1),
+        (batch(A, B, status="in_progress"), 1),
+    ],
+)
+def test_a_batch_has_one_answer_for_each_request(found: Batch, differ: int) -> None:
+    books = Books(cast("Stack", Instance()), [], [found], [], PLANS, [])
+    assert len(books.batches_are_whole().differences) == differ
+
+
+@pytest.mark.parametrize(
+    ("rows", "differ"),
+    [
+        ([row(1), row(2)], 0),
+        ([row(1), row(2), row(3, outcome="gateway_lost")], 0),
+        ([row(1)], 1),
+        ([row(1), row(2, completion=5)], 1),
+        ([row(1), row(2, outcome="cancelled")], 1),
+    ],
+)
+def test_each_answer_of_a_batch_is_charged_as_it_tells(rows: list[Row], differ: int) -> None:
+    books = Books(cast("Stack", Instance()), [], [batch(A, B)], rows, PLANS, [])
+    assert len(books.batches_are_charged().differences) == differ
+
+
+def test_rows_of_batches_belong_to_no_attempt() -> None:
+    assert differences("one_row_a_request", [], [row(1, tenant=TENANT), row(1, tenant=TENANT)]) == 0

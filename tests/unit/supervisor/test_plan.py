@@ -5,7 +5,7 @@ import pytest
 
 from domain.config import Config, parse_config
 from gateway_admin.supervisor.options import Options
-from gateway_admin.supervisor.plan import Places, embedding_plan, first_request, make_plan
+from gateway_admin.supervisor.plan import Places, bulk_plan, embedding_plan, first_request, make_plan
 from gateway_admin.supervisor.unit import Unit
 
 SECRET = "hush"
@@ -84,6 +84,14 @@ def test_embeddings_join_only_if_wanted_and_wait_for_their_own_model() -> None:
     assert (worker.name, worker.env["SLUICE_ENGINE"], worker.env["OMP_NUM_THREADS"]) == ("embeddings-1", "padded", "1")
     assert worker.env["SLUICE_MODEL"] in model.argv
     assert {"embeddings-1", "embedding-model"} & plan(has_embeddings=True).keys() == set()
+
+
+def test_processes_for_batches_join_under_names_of_their_own() -> None:
+    assert bulk_plan(options()) == []
+    first, second = bulk_plan(options(bulk=2))
+    assert (first.name, first.env, first.has_metrics) == ("bulk-1", {"SLUICE_GATEWAY_ID": "bulk-1"}, True)
+    assert second.name == "bulk-2"
+    assert {"bulk-1", "bulk-2"} & plan(bulk=2).keys() == set()
 
 
 def test_the_environment_of_the_embedding_worker_is_valid_whatever_the_chat_model_has() -> None:

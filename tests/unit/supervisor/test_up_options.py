@@ -30,6 +30,10 @@ def test_embeddings_join_the_real_engine_unless_told_otherwise(
     assert options(tmp_path, *arguments).has_embeddings is embeds
 
 
+def test_one_process_works_off_batches_unless_told_otherwise(tmp_path: Path) -> None:
+    assert [options(tmp_path, *asked).bulk for asked in ((), ("--bulk", "0"), ("--bulk", "3"))] == [1, 0, 3]
+
+
 def test_there_are_no_workers_for_p0_and_no_cores_unless_asked_for(tmp_path: Path) -> None:
     plain = options(tmp_path)
     assert (plain.worker_cores, plain.p0_workers, plain.p0_cores) == ("", 0, "")

@@ -74,6 +74,12 @@ def test_the_trace_id_decides_the_sample() -> None:
     assert why_kept(high, 1.0, is_slow=False) == "sampled"
 
 
+def test_of_thousands_under_one_trace_each_draws_its_own_lot() -> None:
+    ids = [f"00000000-0000-4000-8000-{number * 0x1000_0000:012x}" for number in range(16)]
+    kept = [why_kept(replace(STREAM, request_id=one), 0.25, is_slow=False, shares_trace=True) for one in ids]
+    assert kept == ["sampled"] * 4 + [""] * 12
+
+
 def test_the_slowest_twentieth_of_a_kind_is_slow() -> None:
     mark = SlowMark()
     quick = [replace(STREAM, ended_us=BEGIN_US + 61_000 + number) for number in range(LATEST)]

@@ -1,0 +1,1 @@
+"""Files that tenants keep here: receiving, finding, sending and deleting them."""

@@ -1,0 +1,1 @@
+"""Files that tenants keep here: rows in the database, contents in a directory."""
