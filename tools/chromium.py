@@ -1,6 +1,6 @@
-"""Install Chromium for the browser tests where that is possible without asking: as root on Debian.
+"""Chromium for the browser tests: installed where that is possible without asking.
 
-Elsewhere nothing happens, and those tests say what they miss.
+``python tools/chromium.py`` installs it: as root on Debian; elsewhere it says what is missing.
 """
 
 import os
@@ -8,24 +8,56 @@ import shutil
 import subprocess
 import sys
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MISSING = "Chromium is missing: run python tools/chromium.py as root on Debian, or put it on the PATH"
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _COMMANDS = (
     ("apt-get", "update", "-qq"),
-    ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium", "chromium-driver"),
+    ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"),
 )
 
 
-def main() -> int:
-    """Install what is missing; always succeeds, since the tests report what they miss."""
-    if any(shutil.which(name) for name in BROWSERS) or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return 0
+class ChromiumMissing(Exception):
+    """It is not installed and cannot be."""
+
+
+def is_required() -> bool:
+    """Whether a missing Chromium is a failure and not a reason to leave something out: in CI."""
+    return os.environ.get("CI") == "true"
+
+
+def program() -> str | None:
+    """The program, if there is one."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def install() -> str:
+    """Install what is missing; return the program.
+
+    Raises:
+        ChromiumMissing: it is not there, and this is not root on Debian or the installation failed.
+    """
+    if found := program():
+        return found
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise ChromiumMissing(MISSING)
     sys.stdout.write("installing Chromium for the browser tests ...\n")
     sys.stdout.flush()
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in _COMMANDS:
         if subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode:
-            sys.stderr.write(f"failed: {' '.join(command)}; the browser tests will say so\n")
-            break
+            raise ChromiumMissing(f"Chromium is missing, and this failed: {' '.join(command)}")
+    if found := program():
+        return found
+    raise ChromiumMissing(MISSING)
+
+
+def main() -> int:
+    """Install it; say so if that is not possible, which in CI is a failure."""
+    try:
+        install()
+    except ChromiumMissing as error:
+        sys.stderr.write(f"{error}\n")
+        return int(is_required())
     return 0
 
 

@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 MIN_IN_FLIGHT = 8
 STOP_S = 8.0
+MIN_REST_S = 2.0
 DAY_S = 86_400.0
 
 _current: "Host | None" = None
@@ -132,6 +133,18 @@ class Host:
         log.info("bulk_job_begun", job_id=job_id, requests=checked.total, slices=len(checked.cuts))
         bulk.ring_job(job_id, len(checked.cuts))
         return JobStatus.IN_PROGRESS.value
+
+    def rest_s(self, job_id: str, number: int) -> float:
+        """Seconds for which a slice had better not be begun, since its tenant's requests come back; 0 for none.
+
+        So the batches of a tenant whose budget is used up hold none of the threads that others wait for.
+        """
+        tenant_id = slices.tenant_of(job_id, number)
+        rest_s = self._permits.rest_s(tenant_id) if tenant_id is not None else 0.0
+        if rest_s < MIN_REST_S:
+            return 0.0
+        slices.rest_slice(job_id, number, rest_s)
+        return rest_s
 
     def run_slice(self, job_id: str, number: int) -> bool | None:
         """Work a slice off until it is done or its turn is over; return whether it is done, None if it was not to be

@@ -5,6 +5,7 @@ too, however many slices another one has.
 """
 
 import asyncio
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
@@ -51,9 +52,16 @@ class Permits:
         """Why a request of the tenant came back; "" if none did, or one that was sent later was answered."""
         return self._reasons[tenant_id][0] if tenant_id in self._reasons else ""
 
+    def rest_s(self, tenant_id: int) -> float:
+        """Seconds for which nothing of the tenant is sent, since what was sent came back; 0 for none."""
+        pace = self._paces.get(tenant_id)
+        if pace is None or tenant_id not in self._reasons:
+            return 0.0
+        return max(0.0, pace.resume_at_s - time.monotonic())
+
     def refused(self, tenant_id: int, sent_at_s: float, wait_s: float, reason: str) -> None:
-        """A request of the tenant that was sent then (seconds of the loop's clock) is to come back later."""
-        now = asyncio.get_running_loop().time()
+        """A request of the tenant that was sent then (seconds of the monotonic clock) is to come back later."""
+        now = time.monotonic()
         self._reasons[tenant_id] = reason, now
         self._paces[tenant_id].refused(sent_at_s, now, wait_s)
 
@@ -61,7 +69,7 @@ class Permits:
         """A request of the tenant that was sent then was answered with these headers."""
         if tenant_id in self._reasons and sent_at_s >= self._reasons[tenant_id][1]:
             del self._reasons[tenant_id]
-        self._paces[tenant_id].answered(limits_in(headers), asyncio.get_running_loop().time())
+        self._paces[tenant_id].answered(limits_in(headers), time.monotonic())
 
     def _forget(self, tenant_id: int, turn: "asyncio.Future[None]") -> None:
         if turn.done() and not turn.cancelled():  # it had its turn at the same moment
@@ -74,7 +82,7 @@ class Permits:
                 del self._waiting[tenant_id]
 
     def _grant(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         while self._waiting and self._taken.total() < self._capacity():
             able = [one for one in self._waiting if self._allows(one, now)]
             if not able:

@@ -1,6 +1,7 @@
 """Sends the requests of one job, again where that helps, for whom the job was made."""
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -99,7 +100,7 @@ class Sender:
             return
 
     async def _send(self, line: BulkLine) -> tuple[Answered | None, float]:
-        """Send it once; None if it was stopped before its turn came. And when it was sent, by the loop's clock."""
+        """Send it once; None if it was stopped before its turn came. And when it was sent, by the monotonic clock."""
         tenant_id = self._job.tenant_id
         try:
             if not await self._turn(tenant_id, _most_at_once(self._principal())):
@@ -113,7 +114,7 @@ class Sender:
             return _refused(refused), 0.0
 
     async def _call(self, line: BulkLine, principal: Principal) -> tuple[Answered, float]:
-        sent_at_s = asyncio.get_running_loop().time()
+        sent_at_s = time.monotonic()
         call = Call(self._plane, self._job.endpoint, line.body, self._traceparent, principal)
         self._calls.add(call)
         try:

@@ -37,12 +37,14 @@ def check(job_id: str) -> JobResult:
 def run_slice(self: "Task[..., SliceResult]", job_id: str, number: int) -> SliceResult:
     """Work a slice off.
 
-    One whose turn is over goes behind those that wait, as the same task, so that the chord still counts it once.
+    One whose turn is over, or whose requests are refused at present, comes again as the same task, so that the chord
+    still counts it once.
     """
     here = host.current()
-    is_done = here.run_slice(job_id, number)
+    rest_s = here.rest_s(job_id, number)
+    is_done = False if rest_s else here.run_slice(job_id, number)
     if is_done is False and not here.is_stopping:
-        raise self.retry(countdown=0)
+        raise self.retry(countdown=rest_s)
     return SliceResult(job_id=job_id, number=number, is_done=is_done)
 
 

@@ -54,6 +54,18 @@ def beat(piece: BulkSlice, counts: Mapping[str, int], waiting_for: str) -> bool:
     return job.filter(status=JobStatus.IN_PROGRESS.value, expires_at__gt=now).exists()
 
 
+def tenant_of(job_id: str, number: int) -> int | None:
+    """Whose a slice is; None if there is none that waits."""
+    found = BulkSlice.objects.filter(job__public_id=job_id, number=number, state=SliceState.WAITING.value)
+    return found.values_list("job__tenant_id", flat=True).first()
+
+
+def rest_slice(job_id: str, number: int, rest_s: float) -> None:
+    """Miss no message of a slice for so long: one is on its way that late."""
+    later = timezone.now() + timedelta(seconds=rest_s)
+    BulkSlice.objects.filter(job__public_id=job_id, number=number).update(rung_at=later)
+
+
 def leave_slice(piece: BulkSlice, counts: Mapping[str, int], *, is_done: bool) -> None:
     """Give a slice back: done, or to be gone on with by whoever takes it next."""
     state = SliceState.DONE if is_done else SliceState.WAITING

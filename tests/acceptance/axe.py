@@ -8,11 +8,10 @@ from tools import schemas
 NEEDS_AXE = pytest.mark.skipif(schemas.folder() is None, reason=schemas.MISSING)
 
 _RUN = """
-const done = arguments[arguments.length - 1];
-axe.run(document.querySelector('#content') ? '#content' : document).then(
-  ({ violations }) => done(violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)),
-  (error) => done([String(error)]),
-);
+async () => {
+  const { violations } = await axe.run(document.querySelector('#content') ? '#content' : document);
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+}
 """
 
 
@@ -21,6 +20,6 @@ def violations(operator: Operator) -> list[str]:
     folder = schemas.folder()
     assert folder is not None
     axe = folder / "node_modules" / "axe-core" / "axe.min.js"
-    operator.driver.execute_script(axe.read_text(encoding="utf-8"))
-    found: list[str] = operator.driver.execute_async_script(_RUN)
+    operator.run(axe.read_text(encoding="utf-8"))
+    found: list[str] = operator.run(_RUN)
     return found

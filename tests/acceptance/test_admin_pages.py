@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 from django.utils import timezone
 from redis import Redis
 
@@ -16,7 +15,7 @@ from tenants.keys import make_key
 from tenants.models import Tenant
 from tenants.provision import create_key, ensure_demo_tenant
 from tenants.usage import UsageRow, record_usage
-from tests.acceptance.browser import NEEDS_BROWSER, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 
 pytestmark = [pytest.mark.browser, NEEDS_BROWSER]
 
@@ -92,9 +91,11 @@ def usage_row(tenant_id: int, key_id: int, number: int) -> UsageRow:
 
 
 @pytest.fixture(params=["en-light", "en-dark", "zh-light", "zh-dark"])
-def operator(request: pytest.FixtureRequest, live_server: Any, product: Tenant, tmp_path: Path) -> Iterator[Operator]:
+def operator(
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, product: Tenant, tmp_path: Path
+) -> Iterator[Operator]:
     language, looks = request.param.split("-")
-    with open_browser(live_server.url, tmp_path, language, looks) as operator:
+    with open_browser(chromium, live_server.url, tmp_path, language, looks) as operator:
         yield operator
 
 
@@ -153,20 +154,22 @@ def test_the_page_follows_without_being_loaded_again(operator: Operator, valkey:
 @pytest.mark.parametrize("operator", ["en-dark", "zh-light"], indirect=True)
 def test_a_new_key_is_shown_once_and_copied(operator: Operator, product: Tenant) -> None:
     operator.login(PASSWORD)
-    operator.driver.get(f"{operator.base_url}{reverse('admin:tenants_apikey_add')}?tenant={product.pk}")
-    operator.find("[name=name]").send_keys("web shop")
-    operator.find("[name=_save]").click()
+    operator.open("admin:tenants_apikey_add", query=f"?tenant={product.pk}")
+    operator.fill("[name=name]", "web shop")
+    operator.click("[name=_save]")
     operator.wait_for("#plaintext")
-    plaintext = operator.find("#plaintext").text
-    operator.find("[data-copy]").click()
+    plaintext = operator.text("#plaintext")
+    operator.do(lambda page: page.context.grant_permissions(["clipboard-read", "clipboard-write"]))
+    operator.click("[data-copy]")
     operator.picture("key_created")
 
     assert plaintext.startswith("sk-sluice-")
-    assert operator.driver.execute_script("return getSelection().toString()") == plaintext
-    operator.driver.refresh()
+    assert operator.run("getSelection().toString()") == plaintext
+    assert operator.run("navigator.clipboard.readText()") == plaintext
+    operator.reload()
     operator.wait_for("#content")
     operator.picture("key_afterwards")
-    assert plaintext not in operator.driver.page_source
+    assert plaintext not in operator.do(lambda page: page.content())
 
 
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
@@ -177,11 +180,11 @@ def test_a_key_is_rotated_and_revoked(operator: Operator, product: Tenant) -> No
     operator.picture("key")
     operator.open("admin:tenants_apikey_rotate", key.pk)
     operator.picture("key_rotate")
-    operator.find("#content .sluice-button").click()
+    operator.click("#content .sluice-button")
     operator.wait_for("#plaintext")
     operator.open("admin:tenants_apikey_revoke", key.pk)
     operator.picture("key_revoke")
-    operator.find("#content .sluice-danger").click()
+    operator.click("#content .sluice-danger")
     operator.wait_for("[name=_save]")
 
     key.refresh_from_db()

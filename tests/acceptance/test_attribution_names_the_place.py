@@ -19,6 +19,6 @@ POINTS = 10.0
 
 
 def test_what_was_slowed_down_is_named() -> None:
-    verdicts = run(SCENARIOS, requests=16)
+    verdicts = run(SCENARIOS, requests=24)
     assert [verdict for verdict in verdicts if not verdict.is_named] == []
     assert [verdict for verdict in verdicts if verdict.error > POINTS] == []

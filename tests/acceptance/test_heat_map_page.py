@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 from redis import Redis
 
 from gateway_admin.now import read_recent
 from tests import stack
 from tests.acceptance.axe import NEEDS_AXE, violations
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.acceptance.load import body_of, post_all
 from tests.integration.admin.store import add_waiting, add_worker
 from tests.integration.admin.stored_requests import ago, asked, keep, travelled
@@ -52,16 +51,18 @@ def traffic(transactional_db: None, valkey: "Redis") -> "Redis":
 
 
 @pytest.fixture(params=LOOKS)
-def operator(request: pytest.FixtureRequest, live_server: Any, traffic: "Redis", tmp_path: Path) -> Iterator[Operator]:
+def operator(
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, traffic: "Redis", tmp_path: Path
+) -> Iterator[Operator]:
     language, looks = request.param.split("-")
     pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-    with open_browser(live_server.url, pictures, language, looks) as operator:
+    with open_browser(chromium, live_server.url, pictures, language, looks) as operator:
         operator.login(PASSWORD)
         yield operator
 
 
 def look(operator: Operator, page: str, query: str = "") -> None:
-    operator.driver.get(f"{operator.base_url}{reverse(page)}{query}")
+    operator.open(page, query=query)
     operator.wait_for(READY.get(page, "#requests"))
 
 
@@ -90,17 +91,17 @@ def test_axe_finds_nothing(operator: Operator, page: str) -> None:
 def test_a_choice_stands_in_the_address_and_is_drawn_without_loading_the_page(operator: Operator) -> None:
     look(operator, "heat-map")
     assert len(operator.texts(f"{MAP_ROW}:first-child td")) == 4
-    operator.driver.execute_script("window.mark = 1")
+    operator.run("window.mark = 1")
 
-    operator.find("#split").click()
+    operator.click("#split")
     operator.wait_for(f"{MAP_ROW}:first-child td:nth-of-type(7)")
 
-    assert operator.driver.execute_script("return window.mark") == 1
-    address = operator.driver.current_url
+    assert operator.run("window.mark") == 1
+    address = operator.address
     assert "split=on" in address
-    operator.driver.get(address)
+    operator.go(address)
     operator.wait_for(f"{MAP_ROW}:first-child td:nth-of-type(7)")
-    assert operator.find("#split").is_selected()
+    assert operator.is_checked("#split")
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
@@ -109,14 +110,13 @@ def test_the_map_follows_and_the_keyboard_stays_on_its_cell(operator: Operator) 
     rows = operator.texts(f"{MAP_ROW} th")
     assert len(rows) == 21
     assert rows[-1] == "5 other tenants"
-    link = operator.find('tr[data-key="t:tenant-09"] td[data-place="1"] a')
-    operator.driver.execute_script("arguments[0].focus()", link)
+    operator.focus('tr[data-key="t:tenant-09"] td[data-place="1"] a')
 
     keep(*(asked(ago(seconds=1), 121, tenant="tenant-09") for _ in range(200)))
 
     operator.wait_for_text('tr[data-key="t:tenant-09"] td[data-place="1"] strong', "221")
     assert operator.texts(f"{MAP_ROW} th")[0] == "tenant-09"
-    focused = operator.driver.execute_script("return document.activeElement.closest('tr')?.dataset.key")
+    focused = operator.run("document.activeElement.closest('tr')?.dataset.key")
     assert focused == "t:tenant-09"
 
 
@@ -124,18 +124,18 @@ def test_the_map_follows_and_the_keyboard_stays_on_its_cell(operator: Operator) 
 def test_a_cell_leads_to_its_instances_and_requests_and_back(operator: Operator) -> None:
     look(operator, "heat-map")
     cell = 'tr[data-key="t:tenant-05"] td[data-place="2"] a'
-    operator.driver.execute_script("document.querySelector(arguments[0]).focus()", cell)
-    operator.press(Keys.ENTER)
+    operator.focus(cell)
+    operator.press("Enter")
     operator.wait_for("#instances")
 
-    assert operator.find("#requests").text == "3"
+    assert operator.text("#requests") == "3"
     assert operator.texts("#instances tbody th") == ["worker-1"]
     assert operator.pale_texts() == []
     operator.picture("heat-cell", whole=True)
-    operator.find("#content .sluice-back a").click()
+    operator.click("#content .sluice-back a")
     operator.wait_for("#go-on")
     operator.wait_for(cell)
-    assert operator.find(cell).text.splitlines()[0] == "3"
+    assert operator.text(cell).splitlines()[0] == "3"
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
@@ -160,14 +160,14 @@ def test_pages_without_requests_say_what_to_do(operator: Operator, traffic: "Red
     read_recent.cache_clear()
 
     for page, hint in (("heat-map", "#never-used"), ("now", "#never"), ("service-map", "#map-empty")):
-        operator.driver.get(operator.base_url + reverse(page))
+        operator.open(page)
         operator.wait_for(f"{hint}:not([hidden])")
         operator.picture(f"{page}-empty")
         assert operator.pale_texts() == []
 
 
 @pytest.mark.stack
-def test_on_the_running_product_a_slow_cell_leads_to_its_requests(tmp_path: Path) -> None:
+def test_on_the_running_product_a_slow_cell_leads_to_its_requests(chromium: Chromium, tmp_path: Path) -> None:
     options = ("--engine", "simulator", "--gateways", "2", "--workers", "2", "--no-flower", "--sim-profile", "zero")
     with stack.start(tmp_path / "data", *options) as product:
         quick = [body_of() for _ in range(12)]
@@ -177,17 +177,17 @@ def test_on_the_running_product_a_slow_cell_leads_to_its_requests(tmp_path: Path
         answers = asyncio.run(post_all(product, [*quick, *slow, *failing], key))
         ids = {answer.headers["x-request-id"] for answer in answers[12:18]}
         pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-        with open_browser(product.root_url, pictures) as operator:
+        with open_browser(chromium, product.root_url, pictures) as operator:
             operator.login(str(product.ready["admin_password"]), str(product.ready["admin_user"]))
             operator.open("heat-map")
             operator.wait_for_text('tr[data-key="t:acme"] td[data-place=total] strong', "20")
-            operator.find('tr[data-key="t:acme"] td[data-place="2"] a').click()
+            operator.click('tr[data-key="t:acme"] td[data-place="2"] a')
             operator.wait_for("#instances")
             shown = set(operator.texts("td a.sluice-mono"))
             assert ids <= shown
-            operator.find("td a.sluice-mono").click()
+            operator.click("td a.sluice-mono")
             operator.wait_for("h1, h2")
-            assert "/admin/traces/" in operator.driver.current_url
+            assert "/admin/traces/" in operator.address
             operator.open("service-map")
             operator.wait_for("#map svg")
             assert len(operator.texts("#map .sluice-node")) >= 6

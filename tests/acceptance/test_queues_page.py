@@ -14,7 +14,7 @@ from django.urls import reverse
 from redis import Redis
 
 from tests import stack
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.integration.admin.store import MODEL, add_tokens, add_waiting, add_worker
 
 pytestmark = [pytest.mark.browser, NEEDS_BROWSER]
@@ -46,9 +46,11 @@ def store(transactional_db: None, valkey: "Redis") -> "Redis":
 
 
 @pytest.fixture(params=["en-light", "en-dark", "zh-light", "zh-dark"])
-def operator(request: pytest.FixtureRequest, live_server: Any, store: "Redis", tmp_path: Path) -> Iterator[Operator]:
+def operator(
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, store: "Redis", tmp_path: Path
+) -> Iterator[Operator]:
     language, looks = request.param.split("-")
-    with open_browser(live_server.url, tmp_path, language, looks) as operator:
+    with open_browser(chromium, live_server.url, tmp_path, language, looks) as operator:
         operator.login(PASSWORD)
         operator.open("queues")
         operator.wait_for(P2)
@@ -66,27 +68,23 @@ def test_the_page_shows_queues_tenants_and_workers(operator: Operator) -> None:
 
 
 def test_nothing_is_pale_and_every_link_has_a_name(operator: Operator) -> None:
-    names = (
-        "return [...document.querySelectorAll('#live a')].filter(a => !(a.ariaLabel || a.textContent).trim()).length"
-    )
+    names = "[...document.querySelectorAll('#live a')].filter(a => !(a.ariaLabel || a.textContent).trim()).length"
 
     assert operator.pale_texts() == []
-    assert operator.driver.execute_script(names) == 0
+    assert operator.run(names) == 0
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
 def test_the_keyboard_stays_where_it_is_while_figures_change(operator: Operator, store: "Redis") -> None:
-    pause = operator.find(f"{P2} [data-action=pause]")
-    operator.driver.execute_script("arguments[0].focus()", pause)
+    operator.focus(f"{P2} [data-action=pause]")
 
     store.zadd(f"sl:ready:{MODEL}:p2", {"one-more": 1})
 
     operator.wait_for_text(f"{P2} [data-field=waiting]", "91")
-    assert operator.focused() == pause
-    outline = "return getComputedStyle(arguments[0]).outlineStyle"
-    operator.press(Keys.TAB)
-    assert operator.driver.execute_script(outline, operator.focused()) == "solid"
-    assert operator.focused().get_attribute("data-action") == "drain"
+    assert operator.keeps_focus()
+    operator.press("Tab")
+    assert operator.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert operator.focused("data-action") == "drain"
 
 
 @pytest.mark.parametrize("operator", ["en-dark", "zh-light"], indirect=True)
@@ -95,20 +93,20 @@ def test_another_operators_switch_shows_without_loading_the_page_again(operator:
 
     operator.wait_for(f"{P2} [data-field=state][data-state=paused]")
     operator.wait_for("#troubles [data-level=bad]")
-    assert not operator.find(f"{P2} [data-action=pause]").is_displayed()
-    assert operator.find(f"{P2} [data-action=open]").is_displayed()
+    assert not operator.shows(f"{P2} [data-action=pause]")
+    assert operator.shows(f"{P2} [data-action=open]")
 
 
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
 def test_a_queue_is_paused_with_a_reason(operator: Operator, store: "Redis") -> None:
-    operator.find(f"{P2} [data-action=pause]").click()
+    operator.click(f"{P2} [data-action=pause]")
     operator.wait_for("#consequence")
     operator.picture("switch")
     assert operator.pale_texts() == []
-    operator.find("label[for=reason]").click()
-    assert operator.focused().get_attribute("name") == "reason"
-    operator.press("engine update")
-    operator.press(Keys.ENTER)
+    operator.click("label[for=reason]")
+    assert operator.focused("name") == "reason"
+    operator.type("engine update")
+    operator.press("Enter")
 
     operator.wait_for(f"{P2} [data-field=state][data-state=paused]")
     operator.picture("queues_paused", whole=True)
@@ -123,7 +121,7 @@ def test_an_empty_store_says_what_to_do(operator: Operator, store: "Redis") -> N
 
     operator.wait_for("[data-empty=models]:not([hidden])")
     operator.picture("queues_empty")
-    assert "make up" in operator.find("[data-empty=models]").text
+    assert "make up" in operator.text("[data-empty=models]")
     assert operator.texts(".sluice-queue") == []
 
 
@@ -156,31 +154,31 @@ def load(product: stack.Stack, tier: str, at_once: int) -> Iterator[None]:
 
 
 @pytest.mark.stack
-def test_on_the_running_product_a_class_is_paused_and_opened(tmp_path: Path) -> None:
+def test_on_the_running_product_a_class_is_paused_and_opened(chromium: Chromium, tmp_path: Path) -> None:
     options = ("--engine", "simulator", "--max-num-seqs", "8", "--workers", "2", "--no-flower")
     with stack.start(tmp_path / "data", *options) as product, load(product, "flex", 40):
         store = product.store()
         model = product.client().models.list().data[0].id
         queue = f'[data-queue="{model}:p2"]'
         pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-        with open_browser(product.root_url, pictures) as operator:
+        with open_browser(chromium, product.root_url, pictures) as operator:
             operator.login(str(product.ready["admin_password"]), str(product.ready["admin_user"]))
             operator.open("queues")
             operator.wait_for(queue)
             stack.wait_until(lambda: store.zcard(f"sl:ready:{model}:p2"), 30, "nothing ever waited")
-            operator.find(f"{queue} [data-action=pause]").click()
+            operator.click(f"{queue} [data-action=pause]")
             operator.wait_for("#consequence")
-            operator.find("#reason").send_keys("engine update")
-            operator.find("#content button[type=submit]").click()
+            operator.fill("#reason", "engine update")
+            operator.click("#content button[type=submit]")
             operator.wait_for(f"{queue} [data-field=state][data-state=paused]")
             stack.wait_until(lambda: not _running(store), 60, "a paused class went on being claimed")
             stack.wait_until(lambda: store.zcard(f"sl:ready:{model}:p2") == 40, 30, "what was sent does not wait")
             operator.wait_for_text("#troubles [data-level=bad]", "40")
-            assert reverse("queues") in operator.driver.current_url
+            assert reverse("queues") in operator.address
 
-            operator.find(f"{queue} [data-action=open]").click()
+            operator.click(f"{queue} [data-action=open]")
             operator.wait_for("#consequence")
-            operator.find("#content button[type=submit]").click()
+            operator.click("#content button[type=submit]")
             operator.wait_for(f"{queue} [data-field=state][data-state=open]")
             stack.wait_until(lambda: _running(store), 60, "an opened class was not claimed")
             assert len(operator.texts("#actions tr")) == 2

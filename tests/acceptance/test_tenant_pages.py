@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from redis import Redis
 
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.integration.admin.billing import Customer, add_history, add_money, fill_counts, make_customer
 
 pytestmark = [pytest.mark.browser, NEEDS_BROWSER]
@@ -31,11 +31,11 @@ def customer(transactional_db: None, valkey: "Redis") -> Customer:
 
 @pytest.fixture(params=["en-light", "zh-dark"])
 def operator(
-    request: pytest.FixtureRequest, live_server: Any, customer: Customer, tmp_path: Path
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, customer: Customer, tmp_path: Path
 ) -> Iterator[Operator]:
     language, looks = request.param.split("-")
     pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-    with open_browser(live_server.url, pictures, language, looks) as operator:
+    with open_browser(chromium, live_server.url, pictures, language, looks) as operator:
         operator.login(PASSWORD)
         yield operator
 
@@ -81,21 +81,20 @@ def test_the_limits_follow_without_loading_the_page_again(
     valkey.delete(f"sl:slots:t:{customer.tenant.pk}")
 
     operator.wait_for(f'{slots}[data-level=""]')
-    assert operator.find(f'{slots} [data-field="left"]').text == "40"
-    assert operator.find('[data-limit="t:requests_per_day"] [data-field="held"]').text == "40"
+    assert operator.text(f'{slots} [data-field="left"]') == "40"
+    assert operator.text('[data-limit="t:requests_per_day"] [data-field="held"]') == "40"
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
 def test_the_same_figures_stand_in_a_table_that_the_keyboard_opens(operator: Operator, customer: Customer) -> None:
     operator.open("admin:tenants_tenant_change", customer.tenant.pk)
     operator.wait_for("[data-chart]")
-    drawn = "return [...document.querySelectorAll('[data-chart]')].filter(c => Chart.getChart(c) && c.ariaLabel).length"
-    summary = operator.find("details > summary")
+    drawn = "[...document.querySelectorAll('[data-chart]')].filter(c => Chart.getChart(c) && c.ariaLabel).length"
 
-    operator.driver.execute_script("arguments[0].focus()", summary)
-    operator.press(Keys.ENTER)
+    operator.focus("details > summary")
+    operator.press("Enter")
 
-    assert operator.driver.execute_script(drawn) == 6
+    assert operator.run(drawn) == 6
     assert len(operator.texts("details[open] tbody tr")) == 25
 
 
@@ -104,25 +103,23 @@ def test_a_plan_is_looked_at_before_it_is_saved(
     operator: Operator, customer: Customer, request: pytest.FixtureRequest
 ) -> None:
     operator.open("admin:tenants_plan_change", customer.plan.pk)
-    field = operator.find("[name=requests_per_day]")
-    field.clear()
-    field.send_keys("20000")
-    operator.find("[name=_preview]").click()
+    operator.fill("[name=requests_per_day]", "20000")
+    operator.click("[name=_preview]")
     operator.wait_for("#effects")
     operator.picture(f"{request.node.callspec.params['operator']}_plan_preview", whole=True)
 
-    assert "20,000" in operator.find("#changes").text
-    assert "acme" in operator.find('[data-effect="requests_per_day"]').text
+    assert "20,000" in operator.text("#changes")
+    assert "acme" in operator.text('[data-effect="requests_per_day"]')
     assert operator.pale_texts() == []
     customer.plan.refresh_from_db()
     assert customer.plan.requests_per_day == 50_000
 
-    operator.find("[name=_back]").click()
+    operator.click("[name=_back]")
     operator.wait_for("[name=_preview]")
-    assert operator.find("[name=requests_per_day]").get_attribute("value") == "20000"
-    operator.find("[name=_preview]").click()
+    assert operator.value("[name=requests_per_day]") == "20000"
+    operator.click("[name=_preview]")
     operator.wait_for("#effects")
-    operator.find("#preview [name=_save]").click()
+    operator.click("#preview [name=_save]")
     operator.wait_for("#changelist")
     customer.plan.refresh_from_db()
     assert customer.plan.requests_per_day == 20_000

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from domain.trace.record import Record
 from tests.acceptance.axe import NEEDS_AXE, violations
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.integration.admin.test_trace_pages import made
 from tracing.clock import now_us
 from tracing.store.writing import store
@@ -43,11 +43,11 @@ def _in_another_batch(record: Record) -> Record:
 
 @pytest.fixture(params=LOOKS)
 def operator(
-    request: pytest.FixtureRequest, live_server: Any, kept: list[Record], tmp_path: Path
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, kept: list[Record], tmp_path: Path
 ) -> Iterator[Operator]:
     language, looks = request.param.split("-")
     pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-    with open_browser(live_server.url, pictures, language, looks) as operator:
+    with open_browser(chromium, live_server.url, pictures, language, looks) as operator:
         operator.login(PASSWORD)
         yield operator
 
@@ -83,29 +83,29 @@ def test_a_beginning_of_an_id_is_typed_found_opened_and_its_batch_mate_followed(
 ) -> None:
     slow, mate = kept
     operator.open("traces")
-    operator.wait_for("#id_q")
-    operator.press(slow.trace_id[:9])  # the field has the focus
-    operator.press(Keys.ENTER)
+    operator.wait_for("#id_q:focus")
+    operator.type(slow.trace_id[:9])
+    operator.press("Enter")
     operator.wait_for_text("#found-title", "Found")
     assert operator.texts("td a.sluice-mono") == [slow.request_id]
 
-    operator.find("td a.sluice-mono").click()
+    operator.click("td a.sluice-mono")
     operator.wait_for("#waterfall-title")
-    assert operator.driver.current_url.endswith(reverse("trace", args=[slow.request_id]))
-    operator.find("summary").click()
+    assert operator.address.endswith(reverse("trace", args=[slow.request_id]))
+    operator.click("summary")
     assert operator.texts(".sluice-attributes dd")
 
     operator.wait_for("#mates-title")
-    operator.find('[aria-labelledby="mates-title"] td a.sluice-mono').click()
+    operator.click('[aria-labelledby="mates-title"] td a.sluice-mono')
+    operator.wait_for_address(reverse("trace", args=[mate.request_id]))
     operator.wait_for_text("h1, h2, #header, body", mate.request_id)
-    assert operator.driver.current_url.endswith(reverse("trace", args=[mate.request_id]))
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
 def test_why_slow_leads_to_the_slow_request(operator: Operator, kept: list[Record]) -> None:
     operator.open("why-slow")
     operator.wait_for("#tree-title")
-    operator.find("dl.sluice-tiles a.sluice-link").click()
+    operator.click("dl.sluice-tiles a.sluice-link")
     operator.wait_for("#found-title")
     found = operator.texts("td a.sluice-mono")
     assert len(found) == 3

@@ -63,6 +63,15 @@ async def test_a_refusal_makes_the_tenant_wait_and_nobody_else() -> None:
     assert permits.waits_for(1) == ""
 
 
+async def test_a_tenant_whose_requests_come_back_rests_and_one_that_paces_itself_does_not() -> None:
+    permits = Permits(lambda: 10)
+    assert permits.rest_s(1) == 0
+    permits.answered(1, FULL, 0)
+    assert permits.rest_s(1) == 0
+    permits.refused(1, 0, 60, "cost_per_month")
+    assert 50 < permits.rest_s(1) <= 60
+
+
 async def test_an_answer_that_tells_of_little_left_makes_the_tenant_pause() -> None:
     permits = Permits(lambda: 10)
     permits.answered(1, FULL, asyncio.get_running_loop().time())

@@ -17,7 +17,7 @@ from gateway_admin.batches_rate import RateMemory
 from gateway_admin.models import OperatorAction
 from tenants.models import BulkJob, BulkSlice, Plan, Tenant
 from tests.acceptance.axe import NEEDS_AXE, violations
-from tests.acceptance.browser import NEEDS_BROWSER, Keys, Operator, open_browser
+from tests.acceptance.browser import NEEDS_BROWSER, Chromium, Operator, open_browser
 from tests.integration.admin.made_batches import ago, ended, made, sliced
 from tests.integration.admin.store import add_waiting, add_worker
 from tests.integration.admin.test_cache_page import add_gateway
@@ -56,10 +56,12 @@ def late(transactional_db: None, valkey: "Redis", monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture(params=LOOKS)
-def operator(request: pytest.FixtureRequest, live_server: Any, late: BulkJob, tmp_path: Path) -> Iterator[Operator]:
+def operator(
+    request: pytest.FixtureRequest, chromium: Chromium, live_server: Any, late: BulkJob, tmp_path: Path
+) -> Iterator[Operator]:
     language, looks = request.param.split("-")
     pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
-    with open_browser(live_server.url, pictures, language, looks) as operator:
+    with open_browser(chromium, live_server.url, pictures, language, looks) as operator:
         operator.login(PASSWORD)
         yield operator
 
@@ -106,8 +108,8 @@ def test_without_any_batch_the_page_says_what_to_do(operator: Operator) -> None:
 
     operator.wait_for("#empty:not([hidden])")
     operator.picture("batches-empty")
-    assert "POST /v1/batches" in operator.find("#empty").text
-    assert not operator.find("#open-panel").is_displayed()
+    assert "POST /v1/batches" in operator.text("#empty")
+    assert not operator.shows("#open-panel")
     assert violations(operator) == []
 
 
@@ -120,22 +122,21 @@ def test_what_will_be_late_is_on_top_and_leads_to_its_page(operator: Operator, l
     assert trouble.startswith(f"{late.public_id} bolt: At this rate it ends")
     assert operator.texts("#open tr [data-field=id]")[0] == late.public_id
     assert "after it expires" in operator.texts("#open tr [data-field=when_note]")[0]
-    operator.find("#troubles a").click()
+    operator.click("#troubles a")
     operator.wait_for("#slices tr")
-    assert operator.driver.current_url.endswith(reverse("batch", args=[late.public_id]))
+    assert operator.address.endswith(reverse("batch", args=[late.public_id]))
     assert operator.texts("#slices [data-field=state]") == ["Runs", "Lost", "Waits"]
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
 def test_figures_change_in_place_and_the_keyboard_stays(operator: Operator, late: BulkJob) -> None:
     look(operator, "batches", late)
-    link = operator.find("#open tr:nth-child(2) a")
-    operator.driver.execute_script("arguments[0].focus()", link)
+    operator.focus("#open tr:nth-child(2) a")
 
     BulkSlice.objects.filter(job=late, number=0).update(completed=3_333)
 
     operator.wait_for_text("#open [data-field=counts]", "3,333 completed")
-    assert operator.focused() == link
+    assert operator.keeps_focus()
 
 
 @pytest.mark.parametrize("operator", ["en-light"], indirect=True)
@@ -143,24 +144,24 @@ def test_lists_are_narrowed_and_paged(operator: Operator, late: BulkJob) -> None
     look(operator, "batches", late)
     operator.wait_for("#ended tr")
     assert len(operator.texts("#ended tr")) == 25
-    operator.find("[data-page=older]").click()
+    operator.click("[data-page=older]")
     operator.wait_for_text("#pages [data-field=page]", "2")
     assert len(operator.texts("#ended tr")) == 11
-    operator.find("#tenant").click()
-    operator.press("bolt")
-    operator.press(Keys.ENTER)
+    operator.click("#tenant")
+    operator.type("bolt")
+    operator.press("Enter")
     operator.wait_for("#no-ended:not([hidden])")
     assert set(operator.texts("#open [data-field=tenant]")) == {"bolt"}
-    assert "tenant=bolt" in operator.driver.current_url
+    assert "tenant=bolt" in operator.address
 
 
 @pytest.mark.parametrize("operator", ["en-light", "zh-dark"], indirect=True)
 def test_a_batch_is_cancelled_with_a_reason(operator: Operator, late: BulkJob) -> None:
     look(operator, "batch", late)
-    operator.find("#cancel").click()
+    operator.click("#cancel")
     operator.wait_for("#consequence")
-    operator.find("#reason").send_keys("it starves others")
-    operator.find("#content button[type=submit]").click()
+    operator.fill("#reason", "it starves others")
+    operator.click("#content button[type=submit]")
 
     operator.wait_for("#actions")
     assert "it starves others" in operator.texts("#actions tbody tr")[0]
