@@ -9,7 +9,7 @@ from django.utils import timezone
 from domain.bulk.status import JobStatus, SliceState
 from tenants.models import BulkJob, BulkSlice
 
-LEASE_S = 20.0
+LEASE_S = 10.0
 """A process that has told nothing for so long has lost its slice."""
 
 

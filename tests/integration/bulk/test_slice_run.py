@@ -239,6 +239,7 @@ async def test_a_turn_ends_when_others_wait_and_what_is_under_way_ends_by_itself
     plane: Plane, disk: FileDisk, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slice_run, "TURN_S", 0.0)
+    monkeypatch.setattr(slice_run, "IDLE_TURN_S", 0.0)
     one = await begun(plane, disk, rows, ["a", "b"])
     one.others = True
     plane.steps["b"] = [refusal(Refusal.QUEUE_FULL, 60_000)]
