@@ -404,14 +404,14 @@ def _rejected_headers(status: int, retry_after_s: object) -> dict[str, str]:
     return retry_headers(1_000) if status == 429 else {}
 
 
-def key_refused(reason: str, api_key: str) -> ApiError:
-    """The error for a key that a snapshot refused; the message never shows more than the key's ends.
+def key_refused(reason: str, api_key: str = "") -> ApiError:
+    """The error for a key that a snapshot refused; the message never shows more than the key's ends, if it is known.
 
     Raises:
         KeyError: a reason other than unknown, revoked, expired, disabled.
     """
     why = _KEY_REFUSALS[reason]
-    if why is not Refusal.KEY_UNKNOWN:
+    if why is not Refusal.KEY_UNKNOWN or not api_key:
         return refuse(why)
     return refuse(why, f"Incorrect API key provided: {mask_key(api_key)}. Check the key, or ask your operator for one.")
 

@@ -5,9 +5,6 @@ from typing import Any
 
 import msgspec
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
-"""Addresses that a line may ask."""
-
 MAX_ID_LENGTH = 512
 """Characters of a ``custom_id``: it names a request, and stands in each result."""
 
@@ -62,7 +59,7 @@ def read_line(text: bytes, endpoint: str) -> BulkLine:
 
     Args:
         text: the line (JSON).
-        endpoint: the one of ``ENDPOINTS`` that all lines of the file ask.
+        endpoint: the address that all lines of the file ask.
 
     Raises:
         LineError: no request can be made of it.

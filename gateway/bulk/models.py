@@ -1,29 +1,37 @@
-"""Whether a job's tenant may use the models that its file names."""
+"""For whom a job was made, and whether he may use the models that its file names."""
 
 from datetime import UTC, datetime
 
-from gateway.catalogue import endpoints
-from gateway.permissions import PATHS
+from gateway.errors import ApiError
+from gateway.permissions import PATHS, served_name
 from gateway.runtime import runtime
 from tenants.models import BulkJob
-from tenants.snapshot import KeyRefused
+from tenants.snapshot import KeyRefused, Principal, Snapshot
+
+
+def principal_of(job: BulkJob, snapshot: Snapshot) -> Principal:
+    """Whom the key of a job stands for now.
+
+    Raises:
+        KeyRefused: for nobody any more.
+    """
+    if job.key is None:
+        raise KeyRefused("unknown")
+    return snapshot.find_digest(bytes.fromhex(job.key.digest), datetime.now(UTC))
 
 
 def model_refusal(job: BulkJob, model: str) -> str | None:
-    """Why requests of a job cannot ask a model, as a sentence; None if they can, or nobody knows yet."""
-    here = runtime()
-    name, shown = here.find_model(model), model[:100]
-    if name is None:
-        return f"The model '{shown}' does not exist or you do not have access to it. GET /v1/models lists yours."
-    if job.key is not None:
-        try:
-            principal = here.snapshot.current.find_digest(bytes.fromhex(job.key.digest), datetime.now(UTC))
-        except KeyRefused:
-            return None  # each request is then told
-        if principal.allowed_models is not None and name not in principal.allowed_models:
-            return f"Your plan does not include the model '{shown}'. GET /v1/models lists those it does."
-    served = endpoints(name)
-    asked = next(endpoint for endpoint, path in PATHS.items() if path == job.endpoint)
-    if served and asked not in served:
-        return f"The model '{shown}' is not served at {job.endpoint}."
+    """Why requests of a job cannot ask a model, as a sentence; None if they can.
+
+    Where the key stands for nobody any more, its plan is not looked at: each request is then told.
+    """
+    try:
+        principal = principal_of(job, runtime().snapshot.current)
+    except KeyRefused:
+        principal = None
+    endpoint = next(endpoint for endpoint, path in PATHS.items() if path == job.endpoint)
+    try:
+        served_name(principal, model, endpoint)
+    except ApiError as error:
+        return error.message
     return None

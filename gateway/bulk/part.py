@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from domain.usage import Usage
+from tenants.bulk.jobs import COUNTS
 
 _SUFFIX = ".results"
 
@@ -66,8 +67,7 @@ class Tally:
 
     def counts(self) -> dict[str, int]:
         """By the names of the database's columns."""
-        names = ("completed", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in COUNTS}
 
 
 class PartWriter:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from domain.bulk.again import UNAVAILABLE, UNLUCKY, wait_s
 from domain.bulk.line import BulkLine
@@ -11,9 +10,10 @@ from domain.bulk.pace import MAX_WINDOW, most_at_once
 from domain.limits import Limit
 from domain.qos import QosClass
 from gateway.bulk.call import Answered, Call, Plane
+from gateway.bulk.models import principal_of
 from gateway.bulk.permits import Permits
 from gateway.bulk.trace import job_traceparent
-from gateway.errors import Refusal, refuse
+from gateway.errors import key_refused
 from gateway.stale import Keeper
 from tenants.models import BulkJob
 from tenants.snapshot import KeyRefused, Principal
@@ -146,10 +146,7 @@ class Sender:
         Raises:
             KeyRefused: it stands for nobody any more.
         """
-        key = self._job.key
-        if key is None:
-            raise KeyRefused("unknown")
-        found = self._snapshot.current.find_digest(bytes.fromhex(key.digest), datetime.now(UTC))
+        found = principal_of(self._job, self._snapshot.current)
         # Where it was called from was checked when the job was made. Of requests at once the store counts those of all
         # processes, and of users, so that users find the rest of the limit free.
         limits = tuple(limit._replace(cap=_bulk_cap(limit)) for limit in found.limits)
@@ -164,14 +161,6 @@ def _most_at_once(principal: Principal) -> int:
     return min((limit.cap for limit in principal.limits if limit.name == "max_concurrent"), default=int(MAX_WINDOW))
 
 
-_KEY_REFUSALS = {
-    "unknown": Refusal.KEY_UNKNOWN,
-    "revoked": Refusal.KEY_REVOKED,
-    "expired": Refusal.KEY_EXPIRED,
-    "disabled": Refusal.TENANT_DISABLED,
-}
-
-
 def _refused(why: KeyRefused) -> Answered:
-    error = refuse(_KEY_REFUSALS[why.reason])
+    error = key_refused(why.reason)
     return Answered(error.status, {}, error.body())

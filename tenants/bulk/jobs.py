@@ -188,7 +188,7 @@ def cancel_job(public_id: str, tenant_id: int | None = None) -> BulkJob | None:
 def hold_job(public_id: str, owner: str, status: JobStatus) -> BulkJob | None:
     """Take a job that stands at ``status``, so that nobody else does the same; None if it stands elsewhere or is held.
 
-    It is held for ``HOLD_S``, until it ends or :func:`let_go` is called.
+    It is held for ``HOLD_S``, or until it ends.
     """
     now = timezone.now()
     free = Q(held_until__isnull=True) | Q(held_until__lt=now) | Q(held_by=owner)
@@ -197,11 +197,6 @@ def hold_job(public_id: str, owner: str, status: JobStatus) -> BulkJob | None:
     )
     # It may be erased at any moment.
     return BulkJob.objects.select_related("key", "tenant").filter(public_id=public_id).first() if taken else None
-
-
-def let_go(job: BulkJob) -> None:
-    """Hold a job no longer."""
-    BulkJob.objects.filter(pk=job.pk, held_by=job.held_by).update(held_by="", held_until=None)
 
 
 def refuse_job(job: BulkJob, errors: list[dict[str, Any]]) -> bool:
